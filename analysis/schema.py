@@ -1,0 +1,143 @@
+"""What a recorded result looks like: names of MLflow tags, params and metrics, and of result columns.
+
+Standard library only, so that whoever writes results and whoever reads them can share these names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+SCHEMA_VERSION: Final = "1"
+
+# -- MLflow tags -----------------------------------------------------------------------------------------------
+TAG_STUDY: Final = "sweep.study"
+TAG_SCHEMA: Final = "sweep.schema"
+TAG_KIND: Final = "sweep.kind"
+"""`study` (the parent run), `cell` or `search`."""
+TAG_CELL: Final = "sweep.cell"
+"""The cell key."""
+TAG_SPEC: Final = "sweep.spec"
+"""The cell key without digests of data, model and modules."""
+TAG_VARIANT: Final = "sweep.variant"
+TAG_SEED: Final = "sweep.seed"
+TAG_SETTING: Final = "sweep.setting"
+"""The setting's label; which cells share a setting is derived from the resolved specs, not from it."""
+TAG_VARIANT_FIELDS: Final = "sweep.variant_fields"
+"""JSON list of the flat spec fields that this cell's variant declares (and so may differ inside a pair)."""
+TAG_FIELDS: Final = "sweep.fields"
+"""JSON object: the flat resolved spec, as typed values (params are text)."""
+TAG_ATTEMPT: Final = "sweep.attempt"
+TAG_OWNER: Final = "sweep.owner"
+"""Which driver launched the attempt: tells a running cell from a stale one."""
+TAG_COMPLETE: Final = "sweep.complete"
+"""`true` once metrics and artifacts of a cell are all stored: what is left is to set the run FINISHED."""
+TAG_SUPERSEDED_BY: Final = "sweep.superseded_by"
+TAG_FAILURE: Final = "sweep.failure"
+"""Why a cell failed, in one line."""
+TAG_FAILURE_KIND: Final = "sweep.failure_kind"
+"""`cell` (by itself: a retry fails again) or `infrastructure`."""
+TAG_FINGERPRINT_PREFIX: Final = "fingerprint."
+TAG_STUDY_FILE: Final = "sweep.study_file"
+
+KIND_STUDY: Final = "study"
+KIND_CELL: Final = "cell"
+KIND_SEARCH: Final = "search"
+
+FAILURE_CELL: Final = "cell"
+FAILURE_INFRASTRUCTURE: Final = "infrastructure"
+
+# -- artifacts -------------------------------------------------------------------------------------------------
+STUDY_ARTIFACT: Final = "study/study.yaml"
+PLAN_ARTIFACT: Final = "study/analysis_plan.json"
+"""The analysis plan as declared at the first run: it is the one that counts."""
+HISTORY_TAG_SEEDS: Final = "sweep.history.seeds."
+"""Prefix; one tag per change of the seed list: JSON {time, seeds}."""
+HISTORY_TAG_REPORT: Final = "sweep.history.report."
+"""Prefix; one tag per report made: JSON {time, pairs, could_reach_alpha}."""
+REPORTS_ARTIFACT_DIR: Final = "reports"
+
+
+def predictions_artifact(split: str) -> str:
+    """Artifact path of the per-example predictions of a split."""
+    return f"predictions/{split}.parquet"
+
+
+PREDICTION_LABEL_COLUMN: Final = "label"
+
+
+def prediction_column(dim: int) -> str:
+    """Column of the Parquet predictions that holds the cosine at one dim."""
+    return f"cosine_{dim}"
+
+
+# -- metrics ---------------------------------------------------------------------------------------------------
+CORRELATIONS: Final = ("spearman", "pearson")
+
+
+class Endpoint(NamedTuple):
+    """One metric at one dim on one split: `test/spearman_256` is Endpoint("test/spearman", 256)."""
+
+    metric: str
+    dim: int
+
+    def __str__(self) -> str:
+        return f"{self.metric}_{self.dim}"
+
+    @property
+    def split(self) -> str:
+        """`test` of `test/spearman`."""
+        return self.metric.split("/", 1)[0]
+
+    @property
+    def statistic(self) -> str:
+        """`spearman` of `test/spearman`."""
+        return self.metric.split("/", 1)[-1]
+
+
+_ENDPOINT = re.compile(r"^(?P<metric>[^/\s]+/[^/\s]+)_(?P<dim>[1-9][0-9]*)$")
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """`test/spearman_256` -> Endpoint.
+
+    Raises:
+        ValueError: the text is not `split/metric_dim`.
+    """
+    match = _ENDPOINT.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an endpoint; expected split/metric_dim, such as test/spearman_256")
+    return Endpoint(match["metric"], int(match["dim"]))
+
+
+def by_dim_metric(metric: str) -> str:
+    """Metric logged as a curve over dims (step = dim)."""
+    return f"{metric}_by_dim"
+
+
+METRIC_LOSS: Final = "train/loss"
+METRIC_TIME_PREFIX: Final = "time/"
+METRIC_MEMORY_PEAK: Final = "memory/peak_mb"
+NOT_ENDPOINT_PREFIXES: Final = ("train/", "time/", "memory/")
+
+# -- columns of a results table: one row per cell x metric x dim -----------------------------------------------
+COLUMN_VARIANT: Final = "variant"
+COLUMN_SEED: Final = "seed"
+COLUMN_SETTING: Final = "setting"
+COLUMN_METRIC: Final = "metric"
+COLUMN_DIM: Final = "dim"
+COLUMN_VALUE: Final = "value"
+COLUMN_CELL: Final = "cell"
+RESULT_COLUMNS: Final = (
+    COLUMN_CELL, COLUMN_VARIANT, COLUMN_SEED, COLUMN_SETTING, COLUMN_METRIC, COLUMN_DIM, COLUMN_VALUE,
+)  # fmt: skip
+PLAIN_COLUMNS: Final = RESULT_COLUMNS[1:]
+"""What a plain CSV from any other tool must have."""
+DEFAULT_SETTING: Final = "default"
+
+# -- states of a cell ------------------------------------------------------------------------------------------
+STATE_TO_RUN: Final = "to_run"
+STATE_RUNNING: Final = "running"
+STATE_FINISHED: Final = "finished"
+STATE_FAILED: Final = "failed"
+STATE_STALE: Final = "stale"

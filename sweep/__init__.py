@@ -1,0 +1,1 @@
+"""Declare, schedule and record a study."""

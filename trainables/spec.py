@@ -1,0 +1,257 @@
+"""What one training needs (TrainSpec) and what it returns (TrainResult). Light: imports no torch.
+
+A TrainSpec is complete: defaults are filled in, numbers are numbers, so that two specs which mean the same
+training are equal, have the same canonical JSON and hence the same cell key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from trainables.training_fields import ALWAYS_RECORDED, TRAINING_FIELDS, validate_training
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+BUILTIN_TRAINABLE = "sentence-pair"
+TOY_MODELS = ("toy", "toy-random")
+BUILTIN_DATA = ("jsts", "stsb-en", "toy")
+ANGLE_LAYOUTS = ("chunked", "interleaved", "interleaved_swapped")
+SPLITS = ("train", "validation", "test")
+EVALUATION_SPLITS = ("validation", "test")
+
+
+def _not_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("expected a number, not true or false")
+    return value
+
+
+PositiveInt = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
+Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelSpec(_Frozen):
+    """Which encoder: a hub id, a local folder, `toy` or `toy-random`."""
+
+    name: str = Field(min_length=1)
+    """Hub id, folder (relative to the study file) or a built-in toy encoder."""
+    revision: str | None = None
+    """Branch, tag or commit on the hub; resolved to a commit before anything runs."""
+    prompt: str | None = None
+    """Text put before every sentence, in training and evaluation."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    max_seq_length: PositiveInt | None = None
+    """Tokens; longer sentences are cut. Default: the model's own."""
+
+
+class DataSpec(_Frozen):
+    """Which sentence pairs: a built-in set, local files, or a hub dataset with a column mapping."""
+
+    name: str | None = None
+    """`jsts`, `stsb-en`, `toy`, or a hub dataset's id; absent for local files."""
+    revision: str | None = None
+    train: str | None = None
+    """Local file (CSV, TSV, JSON lines, Parquet), or the split's name in a hub dataset."""
+    validation: str | None = None
+    test: str | None = None
+    columns: Mapping[Literal["sentence1", "sentence2", "label"], str] | None = None
+    """Our column -> the file's column. Default: the same names."""
+    label_range: tuple[Number, Number] | None = None
+    """Lowest and highest label; labels are scaled from it to 0..1."""
+    limit: Mapping[Literal["train", "validation", "test"], PositiveInt] | None = None
+    """First rows to use, per split; a split that is not named stays whole."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataSpec:
+        if self.name is None and not (self.train and self.test):
+            raise ValueError("give a name (jsts, stsb-en, toy or a hub dataset) or the files train: and test:")
+        if self.name in BUILTIN_DATA:
+            for own in ("train", "validation", "test", "columns", "label_range", "revision"):
+                if getattr(self, own) is not None:
+                    raise ValueError(f"{own}: does not go with the built-in dataset {self.name!r}")
+        elif self.label_range is None:
+            raise ValueError("label_range: is required for your own data, such as [0, 5]")
+        if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
+            raise ValueError(f"label_range: {list(self.label_range)} must go from low to high")
+        return self
+
+
+class LossSpec(_Frozen):
+    """One term of the training loss."""
+
+    name: str = Field(min_length=1)
+    """`angle`, `cosent`, `cosine`, any sentence-transformers loss class, or `module:Class`."""
+    layout: Literal["chunked", "interleaved", "interleaved_swapped"] | None = None
+    """How AnglE splits an embedding into real and imaginary part; only for `angle` (default chunked)."""
+    weight: Number = 1.0
+    args: Mapping[str, Any] = Field(default_factory=dict)
+    """Keyword arguments of the loss's constructor."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_layout(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("name") == "angle" and data.get("layout") is None:
+            return {**data, "layout": "chunked"}
+        return data
+
+    @model_validator(mode="after")
+    def _layout_only_for_angle(self) -> LossSpec:
+        if self.layout is not None and self.name != "angle":
+            raise ValueError(f"layout: goes with loss 'angle' only, not with {self.name!r}")
+        return self
+
+
+class TrainSpec(_Frozen):
+    """Everything one training depends on, besides the contents of data, model and user modules.
+
+    `root` (the folder that relative paths start from) is where things lie today, not what is trained: it is
+    left out of equality of meaning, of `flat()` and of `canonical_json()`.
+    """
+
+    trainable: str = BUILTIN_TRAINABLE
+    """`sentence-pair`, `noop`, `closed-form`, or `module:function`."""
+    model: ModelSpec | None = None
+    data: DataSpec | None = None
+    loss: tuple[LossSpec, ...] = ()
+    matryoshka_dims: tuple[PositiveInt, ...] = ()
+    """Embedding sizes trained and evaluated, ascending."""
+    training: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields of SentenceTransformerTrainingArguments (`epochs` and `batch_size` for the two long names)."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Free settings of a trainable of one's own."""
+    seed: Annotated[int, BeforeValidator(_not_bool), Field(ge=0, lt=2**32)]
+    root: Path | None = Field(default=None, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_training(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            data = {**data, "training": validate_training(data.get("training") or {})}
+            dims = data.get("matryoshka_dims")
+            if isinstance(dims, (list, tuple)):
+                # Order means nothing; one order makes equal specs equal.
+                numbers = all(isinstance(d, int) for d in dims)
+                data["matryoshka_dims"] = tuple(sorted(dims)) if numbers else tuple(dims)
+        return data
+
+    @model_validator(mode="after")
+    def _complete(self) -> TrainSpec:
+        dims = self.matryoshka_dims
+        if len(set(dims)) != len(dims):
+            raise ValueError(f"matryoshka_dims: {list(dims)} names a size twice")
+        if self.trainable == BUILTIN_TRAINABLE:
+            for required in ("model", "data", "loss", "matryoshka_dims"):
+                if not getattr(self, required):
+                    raise ValueError(f"{required}: is required by the trainable {BUILTIN_TRAINABLE!r}")
+        odd = [d for d in dims if d % 2]
+        if odd and any(term.name == "angle" for term in self.loss):
+            raise ValueError(f"matryoshka_dims: {odd[0]} is odd; AnglE pairs indices, so every size must be even")
+        return self
+
+    def flat(self) -> dict[str, Json]:
+        """Dotted name -> value, defaults left out except for what people always ask for.
+
+        Training fields stand without prefix (`learning_rate`), as a settings grid names them.
+        """
+        dumped = self.model_dump(mode="json")
+        out: dict[str, Json] = {"trainable": dumped["trainable"], "seed": dumped["seed"]}
+        for group in ("model", "data", "options"):
+            for key, value in (dumped[group] or {}).items():
+                if value is not None:
+                    out[f"{group}.{key}"] = value
+        if dumped["matryoshka_dims"]:
+            out["matryoshka_dims"] = dumped["matryoshka_dims"]
+        terms: list[Json] = [
+            {k: v for k, v in term.items() if v not in (None, {}) and not (k == "weight" and v == 1.0)}
+            for term in dumped["loss"]
+        ]
+        if len(terms) == 1 and isinstance(terms[0], dict):
+            for key, value in terms[0].items():
+                out["loss" if key == "name" else f"loss.{key}"] = value
+        elif terms:
+            out["loss"] = terms
+        out.update(
+            (key, value)
+            for key, value in dumped["training"].items()
+            if key in ALWAYS_RECORDED or value != TRAINING_FIELDS[key].default
+        )
+        return out
+
+    def canonical_json(self) -> str:
+        """The text that identity is a hash of: sorted keys, no spaces, numbers as Python writes them."""
+        return json.dumps(self.flat(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def resolve_path(self, path: str) -> Path:
+        """A path as the study file means it: relative to `root`."""
+        return Path(path) if self.root is None else self.root / path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a training stands; sent now and then, and always at the end of a phase."""
+
+    phase: Literal["load", "train", "evaluate"]
+    step: int = 0
+    total_steps: int = 0
+    loss: float | None = None
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """Per-example results of one evaluation split."""
+
+    labels: np.ndarray[Any, np.dtype[np.float64]]
+    """Gold similarity scaled to 0..1, shape (examples,)."""
+    by_dim: Mapping[int, np.ndarray[Any, np.dtype[np.float64]]]
+    """Dim -> predicted cosine similarity, shape (examples,), in the order of `labels`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetRecord:
+    """What data a cell saw, for the record."""
+
+    split: str
+    source: str
+    digest: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """What one training returns: everything that is to be recorded about it."""
+
+    scores: Mapping[str, float]
+    """`split/metric_dim` (such as `test/spearman_256`) -> value; all finite."""
+    predictions: Mapping[str, Predictions] = field(default_factory=dict)
+    """Split -> per-example predictions."""
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    """What must be equal between the two cells of a pair (see trainables.fingerprint)."""
+    times: Mapping[str, float] = field(default_factory=dict)
+    """Seconds, such as `train_s`, `eval_s`, `load_s`."""
+    memory_peak_mb: float | None = None
+    """Peak of the device on a GPU, of the process on a CPU; MiB."""
+    loss_curve: tuple[tuple[int, float], ...] = ()
+    """(step, training loss)."""
+    datasets: tuple[DatasetRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader should know, such as the share of unknown tokens."""
+
+
+Trainable = Callable[[TrainSpec, Report], TrainResult]
+"""A trainable: a function of spec and progress callback. Fails by raising trainables.errors.CellFailed."""
