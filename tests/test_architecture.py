@@ -1,0 +1,82 @@
+"""Who may import whom, and that help is light: the walls of the house."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("sweep", "trainables", "analysis")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+PURE_ANALYSIS = ("schema", "plan", "sequential", "power", "paired", "joint", "errors")
+HEAVY = (
+    "torch", "ray", "mlflow", "transformers", "sentence_transformers", "datasets", "optuna", "scipy", "pandas",
+    "matplotlib",
+)  # fmt: skip
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names of every module that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import; name the package"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def importers(library: str) -> set[str]:
+    return {name_of(path) for path in MODULES if any(name.split(".")[0] == library for name in imported(path))}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_direction_of_imports(path: Path) -> None:
+    package = name_of(path).split(".")[0]
+    names = set(imported(path))
+    used = {name.split(".")[0] for name in names} & set(PACKAGES) - {package}
+    if package != "sweep":
+        assert not used, f"{path} imports {used}; analysis and trainables import neither sweep nor each other"
+    assert not {name for name in names if name.endswith(".cli") or name == "cli"}, f"{path} imports a cli"
+
+
+def test_ray_stays_in_its_rooms() -> None:
+    assert {name for name in importers("ray") if not name.startswith("sweep.")} == set()
+
+
+def test_mlflow_only_where_results_are_written_and_read() -> None:
+    assert {name.split(".")[0] for name in importers("mlflow")} <= {"sweep", "analysis"}
+
+
+def test_matplotlib_only_in_plots() -> None:
+    assert importers("matplotlib") <= {"analysis.plots"}
+
+
+def test_torch_only_in_trainables() -> None:
+    assert {name.split(".")[0] for name in importers("torch")} <= {"trainables"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+@pytest.mark.parametrize("command", ["sweep", "analysis"])
+def test_help_imports_nothing_heavy(command: str) -> None:
+    code = (
+        "import sys\n"
+        f"from {command}.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.rstrip().endswith("HEAVY []"), done.stdout[-300:]
