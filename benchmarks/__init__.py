@@ -1,0 +1,1 @@
+"""What is measured, runnable: each module is one benchmark with one command (see README.md here)."""
