@@ -71,8 +71,8 @@ def _checked(name: str, value: Any, spec: TrainingField) -> Any:
     if value is None:
         if spec.optional:
             return None
-        raise ValueError(f"training.{name}: empty is not valid; expected {_expected(spec)}")
-    bad = ValueError(f"training.{name}: {value!r} is not valid; expected {_expected(spec)}")
+        raise ValueError(f"training.{name}: empty is not valid; expected {expected(spec)}")
+    bad = ValueError(f"training.{name}: {value!r} is not valid; expected {expected(spec)}")
     if spec.type in (int, float):
         if isinstance(value, bool):
             raise bad
@@ -91,7 +91,8 @@ def _checked(name: str, value: Any, spec: TrainingField) -> Any:
     return value
 
 
-def _expected(spec: TrainingField) -> str:
+def expected(spec: TrainingField) -> str:
+    """What a field allows, in words: `a number not below 0`."""
     if spec.choices is not None:
         return "one of " + ", ".join(spec.choices)
     kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "a mapping"}[spec.type]

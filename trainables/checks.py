@@ -1,0 +1,66 @@
+"""What is checked about one training before anything is scheduled."""
+
+from __future__ import annotations
+
+from trainables.errors import InputError
+from trainables.registry import BUILTIN_TRAINABLES, load_trainable
+from trainables.spec import BUILTIN_TRAINABLE, SPLITS, TrainSpec
+
+
+def check_spec(spec: TrainSpec) -> tuple[str, ...]:
+    """Check that a training can start: trainable, data, model and loss.
+
+    Reads the data, but no weights. Only losses that are not built in make it import torch.
+
+    Returns:
+        Warnings, one line each.
+
+    Raises:
+        InputError: what is wrong, where, and what is allowed.
+    """
+    load_user_trainable = spec.trainable not in BUILTIN_TRAINABLES
+    if load_user_trainable:
+        load_trainable(spec.trainable, spec.root)
+        return ()
+    if spec.trainable != BUILTIN_TRAINABLE:
+        from trainables.synthetic import check_options
+
+        check_options(spec)
+        return ()
+    return (*_check_data(spec), *_check_model(spec), *_check_loss(spec))
+
+
+def _check_data(spec: TrainSpec) -> tuple[str, ...]:
+    from trainables.data import load_split, splits_of
+
+    for split in splits_of(spec):
+        load_split(spec, split)
+    missing = [split for split in SPLITS if split not in splits_of(spec)]
+    return tuple(f"data: no {split} split; its scores are left out" for split in missing)
+
+
+def _check_model(spec: TrainSpec) -> tuple[str, ...]:
+    from trainables.model_checks import embedding_size
+
+    size = embedding_size(spec)
+    if size is None:
+        return ("model: its embedding size cannot be read before it is downloaded; matryoshka_dims are not checked",)
+    too_large = [dim for dim in spec.matryoshka_dims if dim > size]
+    if too_large:
+        assert spec.model is not None
+        raise InputError(
+            where=f"model {spec.model.name}",
+            field="matryoshka_dims",
+            value=too_large[0],
+            allowed=f"the model gives {size} dimensions, so every size must be from 1 to {size}",
+        )
+    return ()
+
+
+def _check_loss(spec: TrainSpec) -> tuple[str, ...]:
+    if all(term.name in ("angle", "cosent", "cosine") and not term.args for term in spec.loss):
+        return ()
+    from trainables.losses import check_losses
+
+    check_losses(spec)
+    return ()
