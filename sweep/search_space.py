@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from analysis.schema import parse_endpoint
-from sweep.study_fields import unknown_field, wrong
+from sweep.study_fields import Seeds, _Block, unknown_field, wrong
 from trainables.spec import Number, PositiveInt
 from trainables.training_fields import TRAINING_FIELDS, expected, validate_training
 
@@ -44,16 +44,14 @@ class Range(BaseModel):
     """Sample the logarithm uniformly: for a learning rate."""
 
 
-class SearchBlock(BaseModel):
-    """`search:`, the space, the budget and what is maximised; every variant gets the same."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class SearchBlock(_Block):
+    """`sweep tune`: one search per variant, with the same budget each."""
 
     space: Mapping[str, Range | tuple[Scalar, ...]] = Field(min_length=1)
     """Training field -> {low, high, log} or a list of choices."""
     trials: PositiveInt
     """Trials per variant; a trial that fails counts."""
-    seeds: tuple[Seed, ...] = Field(min_length=1)
+    seeds: Seeds
     """Tuning seeds: a trial's value is the mean over them. The study's own seeds must be others."""
     endpoint: str | None = None
     """What is maximised; default: Spearman on the validation split at the largest size."""
@@ -71,14 +69,6 @@ class SearchBlock(BaseModel):
         if not isinstance(space, Mapping):
             raise wrong("expected a mapping of training field -> {low, high, log} or a list of choices")
         return {name: _domain(str(name), domain) for name, domain in space.items()}
-
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        for index, seed in enumerate(seeds):
-            if seed in seeds[:index]:
-                raise wrong("it is listed twice", at=(index,), value=seed)
-        return seeds
 
     @field_validator("endpoint")
     @classmethod
@@ -98,17 +88,15 @@ class SearchBlock(BaseModel):
         return self
 
 
-class SearchRecord(BaseModel):
-    """`tuned:` in a frozen study: where its variants' settings come from. Written by `sweep tune`, never by hand."""
+class SearchedBy(_Block):
+    """Where the settings of the variants come from, when a search chose them; written by `sweep tune`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    of: str
+    study: str
     """Name of the study that declared the search."""
     split: str
     """Evaluation split that the search maximised on."""
     endpoint: str
-    seeds: tuple[Seed, ...]
+    seeds: Seeds
     """Tuning seeds: used up; a comparison on one of them is exploratory."""
     budget: Mapping[str, PositiveInt]
     """Variant -> trials that were run, failed ones included."""
