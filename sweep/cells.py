@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from analysis.schema import KIND_CELL
 from trainables.spec import TrainSpec
 
 
@@ -27,6 +28,8 @@ class Cell:
     """`data`, `model`, `module:<name>` -> digest."""
     unresolved: tuple[str, ...] = ()
     """Which digests could not be read here; the key is then provisional."""
+    kind: str = KIND_CELL
+    """`cell`, or `search` for a trial of a search: recorded alike, but never compared."""
 
     @property
     def run_name(self) -> str:

@@ -80,7 +80,7 @@ def cell_tags(study: str, cell: Cell) -> dict[str, str]:
     return {
         schema.TAG_STUDY: study,
         schema.TAG_SCHEMA: schema.SCHEMA_VERSION,
-        schema.TAG_KIND: schema.KIND_CELL,
+        schema.TAG_KIND: cell.kind,
         schema.TAG_CELL: cell.key,
         schema.TAG_SPEC: cell.spec_key,
         schema.TAG_VARIANT: cell.variant,
