@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from analysis.schema import parse_endpoint
-from sweep.study_fields import Seeds, _Block, unknown_field, wrong
+from sweep.study_fields import Block, Seeds, unknown_field, wrong
 from trainables.spec import Number, PositiveInt
 from trainables.training_fields import TRAINING_FIELDS, expected, validate_training
 
@@ -44,7 +44,7 @@ class Range(BaseModel):
     """Sample the logarithm uniformly: for a learning rate."""
 
 
-class SearchBlock(_Block):
+class SearchBlock(Block):
     """`sweep tune`: one search per variant, with the same budget each."""
 
     space: Mapping[str, Range | tuple[Scalar, ...]] = Field(min_length=1)
@@ -88,7 +88,7 @@ class SearchBlock(_Block):
         return self
 
 
-class SearchedBy(_Block):
+class SearchedBy(Block):
     """Where the settings of the variants come from, when a search chose them; written by `sweep tune`."""
 
     study: str
