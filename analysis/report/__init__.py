@@ -1,0 +1,1 @@
+"""Findings as text, Markdown, HTML, JSON and LaTeX; computes nothing."""
