@@ -57,7 +57,7 @@ def patiently(
     bound_s: float,
     what: str,
     on_wait: Callable[[str], None] = lambda line: None,
-    backoff: Backoff = Backoff(),  # noqa: B008 (frozen)
+    backoff: Backoff = Backoff(),
 ) -> _T:
     """Call until it succeeds, its error is not worth waiting for, or the bound has passed.
 
