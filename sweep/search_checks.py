@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from analysis.schema import DEFAULT_SETTING, Endpoint, parse_endpoint
+from sweep.search_space import SearchBlock, SearchedBy
 from sweep.settings import Layer, leaves
 from sweep.study_file import Document
-from sweep.study_model import SearchBlock, SearchedBy
 
 
 def check_search(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from analysis.plan import AnalysisPlan
 from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, parse_endpoint
 from sweep import settings as layers
+from sweep.search_checks import check_search
 from sweep.search_space import SearchBlock, SearchedBy
 from sweep.study_errors import as_study_error
 from sweep.study_fields import MAX_SEED, suggestion, unknown_field
@@ -154,6 +155,8 @@ def load_study(path: str | Path) -> Study:
     )
     _check_identical(document, study)
     _check_endpoints(document, study)
+    if study.search is not None:
+        check_search(document, study.search, seeds=study.seeds, variants=variants, settings=study.settings)
     return study
 
 
