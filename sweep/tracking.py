@@ -179,16 +179,16 @@ class Tracking:
             return None
         if found.lifecycle_stage != "active":
             raise TrackingError(
-                f"tracking store {self.uri}: experiment {study!r} was deleted; restore it, or give the study another name"
+                f"tracking store {self.uri}: experiment {study!r} was deleted; restore it or rename the study"
             )
         return str(found.experiment_id)
 
-    def recorded_runs(self, study: str) -> list[RecordedRun]:
-        """All cell runs of a study, oldest first."""
+    def recorded_runs(self, study: str, kind: str = schema.KIND_CELL) -> list[RecordedRun]:
+        """All runs of a study's cells (or of its search trials), oldest first."""
         experiment = self.experiment_id(study)
         if experiment is None:
             return []
-        return [_recorded(run) for run in self._search(experiment, {schema.TAG_KIND: schema.KIND_CELL})]
+        return [_recorded(run) for run in self._search(experiment, {schema.TAG_KIND: kind})]
 
     def study_run(self, study: str) -> StudyRun | None:
         """The study's parent run; the oldest, should there be several."""
@@ -336,10 +336,9 @@ class Tracking:
         """Set a run back to RUNNING."""
         self._call(lambda client, _: client.update_run(run_id, status="RUNNING"))
 
-    def study_artifact_run(self, study_run: StudyRun) -> CellRun:
-        """The parent run as a place for artifacts."""
-        run = self._call(lambda client, _: client.get_run(study_run.run_id))
-        return CellRun(run_id=study_run.run_id, artifact_uri=run.info.artifact_uri)
+    def artifact_uri(self, run_id: str) -> str:
+        """Where a run's artifacts lie."""
+        return str(self._call(lambda client, _: client.get_run(run_id)).info.artifact_uri)
 
     def has_artifact(self, run_id: str, path: str) -> bool:
         """Whether a run has an artifact at exactly that path."""
