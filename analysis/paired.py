@@ -1,0 +1,358 @@
+"""One endpoint, paired over seeds: tests, effect sizes and intervals on a vector of differences.
+
+Every function takes differences d (treatment minus baseline), shape (seeds,); entries that are not finite are left
+out. What the data leave undefined is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+Floats = NDArray[np.float64]
+Alternative = Literal["two-sided", "greater", "less"]
+
+TIE_TOLERANCE = 1e-12
+"""Differences up to this size are ties, in units of the score."""
+EXACT_UP_TO = 16
+"""Seeds up to which sign flips are enumerated."""
+RESAMPLES = 20_000
+"""Random sign flips above that."""
+BOOTSTRAP_FROM = 20
+"""Pairs from which a bootstrap interval is worth showing."""
+RELATIVE_TOLERANCE = 1e-9
+"""Two sums count as equal when they differ by less than this share of their size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignTest:
+    """Exact sign test; ties dropped."""
+
+    n_used: int
+    ties: int
+    wins: int
+    losses: int
+    p_value: float
+    p_floor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignFlip:
+    """Sign-flip test on the mean."""
+
+    p_value: float
+    mean: float | None
+    n_arrangements: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wilcoxon:
+    """Wilcoxon signed-rank test."""
+
+    w_plus: float | None
+    p_value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TSummary:
+    """Paired t: mean, spread, interval and standardised effect."""
+
+    mean: float | None
+    sd: float | None
+    ci95: tuple[float, float] | None
+    p_value: float | None
+    dz: float | None
+    gz: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlipInterval:
+    """Inversion of the sign-flip test."""
+
+    interval: tuple[float, float] | None
+    """At the level asked for; None when so few seeds cannot give it."""
+    widest_level: float | None
+    widest: tuple[float, float] | None
+    """[min, max], the widest exact interval, at `widest_level`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Improvement:
+    """Probability that the treatment scores higher."""
+
+    paired: float | None
+    unpaired: float | None
+
+
+def finite(values: ArrayLike | Sequence[float | None]) -> Floats:
+    """The finite entries, as a flat array of floats (None is not finite)."""
+    array = np.asarray(values, dtype=np.float64).ravel()
+    return array[np.isfinite(array)]
+
+
+def snap_ties(d: Floats, tolerance: float = TIE_TOLERANCE) -> Floats:
+    """Differences with ties set to exactly 0."""
+    return np.where(np.abs(d) <= tolerance, 0.0, d)
+
+
+def p_floor(n_used: int, alternative: Alternative = "two-sided") -> float:
+    """Smallest p that `n_used` untied seeds can give: min(1, 2^(1-n)) two-sided, 2^-n one-sided."""
+    return min(1.0, 2.0 ** (1 - n_used)) if alternative == "two-sided" else 2.0**-n_used
+
+
+def sign_test_from_counts(wins: int, n_used: int, alternative: Alternative = "two-sided") -> float:
+    """p of the exact sign test for `wins` out of `n_used` untied seeds; 1 when there are none."""
+    if n_used == 0:
+        return 1.0
+    return float(stats.binomtest(wins, n_used, 0.5, alternative=alternative).pvalue)
+
+
+def sign_test_log10(wins: int, n_used: int) -> float:
+    """log10 of the two-sided p, also where p itself is too small for a float."""
+    tail = np.arange(min(wins, n_used - wins) + 1)
+    log_p = math.log(2) + float(special.logsumexp(stats.binom.logpmf(tail, n_used, 0.5))) if n_used else 0.0
+    return min(0.0, log_p) / math.log(10)
+
+
+def sign_test(
+    d: ArrayLike,
+    *,
+    alternative: Alternative = "two-sided",
+    tie_tolerance: float = TIE_TOLERANCE,
+    extra_wins: int = 0,
+    extra_losses: int = 0,
+) -> SignTest:
+    """Paired sign test; null: the median difference is 0.
+
+    `extra_wins` and `extra_losses` are seeds without a difference that count all the same: the other variant, or
+    this one, failed by itself there.
+    """
+    values = finite(d)
+    ties = int(np.sum(np.abs(values) <= tie_tolerance))
+    wins = int(np.sum(values > tie_tolerance)) + extra_wins
+    losses = int(np.sum(values < -tie_tolerance)) + extra_losses
+    n_used = wins + losses
+    return SignTest(
+        n_used=n_used,
+        ties=ties,
+        wins=wins,
+        losses=losses,
+        p_value=sign_test_from_counts(wins, n_used, alternative),
+        p_floor=p_floor(n_used, alternative),
+    )
+
+
+@lru_cache(maxsize=EXACT_UP_TO + 1)
+def all_signs(n: int) -> Floats:
+    """All 2^n rows of signs, shape (2^n, n); the first row is all +1, read-only."""
+    bits = (np.arange(2**n)[:, None] >> np.arange(n)[None, :]) & 1
+    signs = 1.0 - 2.0 * bits.astype(np.float64)
+    signs.flags.writeable = False
+    return signs
+
+
+def draw_signs(n: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Floats:
+    """Random rows of signs, shape (resamples, n)."""
+    return 2.0 * rng.integers(0, 2, size=(resamples, n)).astype(np.float64) - 1.0
+
+
+def sign_flip_test(
+    d: ArrayLike, *, alternative: Alternative = "two-sided", rng: np.random.Generator | None = None
+) -> SignFlip:
+    """Sign-flip test on the mean; null: differences are symmetric about 0. Zeros stay in.
+
+    Exact by enumeration up to 16 seeds, above by Monte Carlo with p = (1 + hits) / (1 + B); `rng` is needed there.
+    """
+    values = snap_ties(finite(d))
+    n = values.size
+    if n == 0:
+        return SignFlip(p_value=1.0, mean=None, n_arrangements=1)
+    exact = n <= EXACT_UP_TO
+    if not exact and rng is None:
+        raise ValueError(f"{n} seeds need random sign flips: pass rng")
+    signs = all_signs(n) if exact or rng is None else draw_signs(n, rng)
+    scale = float(np.abs(values).sum()) or 1.0
+    scaled = values / scale
+    sums, observed = signs @ scaled, float(scaled.sum())
+    if alternative == "two-sided":
+        sums, observed = np.abs(sums), abs(observed)
+    elif alternative == "less":
+        sums, observed = -sums, -observed
+    hits = int(np.sum(sums >= observed - RELATIVE_TOLERANCE))
+    p = hits / len(signs) if exact else (1 + hits) / (1 + len(signs))
+    return SignFlip(p_value=p, mean=float(finite(d).mean()), n_arrangements=len(signs))
+
+
+def sign_flip_interval(d: ArrayLike, *, level: float = 0.95, rng: np.random.Generator | None = None) -> FlipInterval:
+    """Centres that the sign-flip test does not reject at 1 - level.
+
+    Its ends are order statistics of the means of all non-empty subsets (Hartigan 1969, typical values): the k-th
+    smallest and the k-th largest, k = floor((1 - level) 2^n / 2). Above 16 seeds random subsets stand for all.
+    """
+    values = finite(d)
+    n = values.size
+    if n == 0:
+        return FlipInterval(interval=None, widest_level=None, widest=None)
+    widest = (float(values.min()), float(values.max()))
+    if n <= EXACT_UP_TO:
+        chosen = all_signs(n)[1:] < 0
+    elif rng is None:
+        raise ValueError(f"{n} seeds need random subsets: pass rng")
+    else:
+        chosen = draw_signs(n, rng) < 0
+        chosen = chosen[chosen.any(axis=1)]
+    means = np.sort((chosen @ values) / chosen.sum(axis=1))
+    # The small number keeps 0.05 * 2^n / 2 from falling below a whole number by rounding of 1 - level.
+    k = math.floor((1 - level) * (len(means) + 1) / 2 + 1e-9)
+    interval = (float(means[k - 1]), float(means[-k])) if k >= 1 else None
+    return FlipInterval(interval=interval, widest_level=1 - p_floor(n), widest=widest)
+
+
+def midranks(values: Floats, tolerance: float) -> Floats:
+    """Midranks (1 = smallest) where values closer than `tolerance` to their neighbour share a rank."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    group = np.concatenate(([0], np.cumsum(np.diff(ordered) > tolerance)))
+    counts = np.bincount(group)
+    last = np.cumsum(counts)
+    ranks = np.empty(values.size)
+    ranks[order] = ((last - counts + 1 + last) / 2)[group]
+    return ranks
+
+
+def wilcoxon_signed_rank(
+    d: ArrayLike, *, zero_method: Literal["drop", "pratt"] = "drop", alternative: Alternative = "two-sided"
+) -> Wilcoxon:
+    """Wilcoxon signed-rank test, exact on midranks (convolution over the 2^n sign patterns).
+
+    Zeros are dropped before ranking, or after it (`pratt`).
+    """
+    values = snap_ties(finite(d))
+    if zero_method == "drop":
+        values = values[values != 0]
+    if not np.any(values != 0):
+        return Wilcoxon(w_plus=None, p_value=1.0)
+    sizes = np.abs(values)
+    # Scale-free below a thousandth: differences of 1e-9 have ranks too.
+    ranks = midranks(sizes, min(TIE_TOLERANCE, RELATIVE_TOLERANCE * float(sizes.max())))[values != 0]
+    positive = values[values != 0] > 0
+    doubled = np.rint(2 * ranks).astype(int)
+    mass = np.ones(1)
+    for step in doubled:
+        grown = np.zeros(mass.size + step)
+        grown[: mass.size] += mass / 2
+        grown[step:] += mass / 2
+        mass = grown
+    observed = int(doubled[positive].sum())
+    at_least, at_most = float(mass[observed:].sum()), float(mass[: observed + 1].sum())
+    p = {"greater": at_least, "less": at_most, "two-sided": 2 * min(at_least, at_most)}[alternative]
+    return Wilcoxon(w_plus=observed / 2, p_value=min(1.0, p))
+
+
+def _spread(values: Floats) -> float | None:
+    """Sample sd; exactly 0 where only rounding differs; None below two values."""
+    if values.size < 2:
+        return None
+    sd = float(values.std(ddof=1))
+    return 0.0 if sd <= 1e-13 * float(np.abs(values).max()) else sd
+
+
+def paired_t(d: ArrayLike) -> TSummary:
+    """Paired t test with its 95% interval, dz = mean / sd and Hedges' gz (exact small-sample factor)."""
+    values = finite(d)
+    n = values.size
+    sd = _spread(values)
+    mean = float(values.mean()) if n else None
+    if mean is None or not sd:
+        return TSummary(mean=mean, sd=sd, ci95=None, p_value=None, dz=None, gz=None)
+    dz, df = mean / sd, n - 1
+    factor = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2) if df > 1 else None
+    return TSummary(
+        mean=mean,
+        sd=sd,
+        ci95=t_interval(values, 0.95),
+        p_value=float(stats.ttest_1samp(values, 0.0).pvalue),
+        dz=dz,
+        gz=None if factor is None else dz * factor,
+    )
+
+
+def t_interval(d: ArrayLike, level: float) -> tuple[float, float] | None:
+    """Student interval of the mean; None below two values or without spread."""
+    values = finite(d)
+    if not _spread(values):
+        return None
+    interval = stats.ttest_1samp(values, 0.0).confidence_interval(level)
+    return float(interval.low), float(interval.high)
+
+
+def welch_p(treatment: ArrayLike, baseline: ArrayLike) -> float | None:
+    """p of the unpaired Welch test: what ignoring the pairing would say; shown beside the paired tests only."""
+    a, b = finite(treatment), finite(baseline)
+    if _spread(a) is None or _spread(b) is None or not (_spread(a) or _spread(b)):
+        return None
+    return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+
+
+def hodges_lehmann(d: ArrayLike) -> float | None:
+    """Median of the Walsh averages (d_i + d_j) / 2, i <= j."""
+    values = finite(d)
+    if values.size == 0:
+        return None
+    i, j = np.triu_indices(values.size)
+    return float(np.median((values[i] + values[j]) / 2))
+
+
+def probability_of_improvement(
+    baseline: ArrayLike, treatment: ArrayLike, *, tie_tolerance: float = TIE_TOLERANCE
+) -> Improvement:
+    """Share of seeds on which the treatment scores higher, ties half; unpaired: the same over all cross pairs."""
+    a, b = np.asarray(baseline, dtype=np.float64).ravel(), np.asarray(treatment, dtype=np.float64).ravel()
+
+    def share(differences: Floats) -> float | None:
+        known = differences[np.isfinite(differences)]
+        if known.size == 0:
+            return None
+        return float(np.mean(known > tie_tolerance) + 0.5 * np.mean(np.abs(known) <= tie_tolerance))
+
+    return Improvement(
+        paired=share(b - a) if a.size == b.size else None,
+        unpaired=share((b[:, None] - a[None, :]).ravel()),
+    )
+
+
+def bca_interval(d: ArrayLike, *, rng: np.random.Generator, level: float = 0.95) -> tuple[float, float] | None:
+    """BCa bootstrap interval of the mean; None below two values or without spread."""
+    values = finite(d)
+    if not _spread(values):
+        return None
+    result: Any = stats.bootstrap(
+        (values,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa", rng=rng, batch=2_000
+    )
+    low, high = float(result.confidence_interval.low), float(result.confidence_interval.high)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def seed_correlation(treatment: ArrayLike, baseline: ArrayLike) -> float | None:
+    """Pearson correlation of the two variants' scores over seeds; None below three pairs or without spread."""
+    a, b = np.asarray(treatment, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
+    known = np.isfinite(a) & np.isfinite(b)
+    a, b = a[known], b[known]
+    if a.size < 3 or not _spread(a) or not _spread(b):
+        return None
+    return float(np.clip(np.corrcoef(a, b)[0, 1], -1, 1))
+
+
+def skewness(d: ArrayLike) -> float | None:
+    """Adjusted Fisher-Pearson skewness; None below eight values (nothing can be said) or without spread."""
+    values = finite(d)
+    if values.size < 8 or not _spread(values):
+        return None
+    return float(stats.skew(values, bias=False))
