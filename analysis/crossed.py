@@ -127,11 +127,11 @@ def crossed_over_settings(settings: Sequence[SettingInfluence]) -> Crossed | Non
 def _with_predictions(setting: SettingInfluence) -> SettingInfluence | None:
     if setting.influence is None or setting.influence.ndim != 2 or setting.influence.shape[1] < 2:
         return None
-    known = np.isfinite(setting.influence).all(axis=1)
+    known = np.asarray(np.isfinite(setting.influence).all(axis=1))
     if known.sum() < 2:
         return None
     return SettingInfluence(
-        seeds=tuple(s for s, k in zip(setting.seeds, known, strict=True) if k),
+        seeds=tuple(s for s, k in zip(setting.seeds, known.tolist(), strict=True) if k),
         differences=setting.differences[known],
         influence=setting.influence[known],
         test_set=setting.test_set,

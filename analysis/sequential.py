@@ -9,7 +9,7 @@ and Wang (2021). a = 1/2 is used throughout.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -134,9 +134,8 @@ def _step(alive: Floats, p_win: float) -> Floats:
     return grown
 
 
-def _ever(max_n: int, p_win: float, first_n: int, rejects: object) -> float:
+def _ever(max_n: int, p_win: float, first_n: int, rejects: Callable[[int, int], bool]) -> float:
     """Dynamic programming over (seeds, wins): mass of the paths that were never rejected."""
-    assert callable(rejects)
     alive, crossed = np.ones(1), 0.0
     for n in range(1, max_n + 1):
         alive = _step(alive, p_win)

@@ -62,11 +62,12 @@ def friedman(scores: ArrayLike, *, rng: np.random.Generator | None = None) -> Fr
 
 def _enumerated(centred: np.ndarray[tuple[int, int], np.dtype[np.int64]], observed: int) -> float | None:
     """P(sum of squared rank sums >= observed) over all orders inside each seed; None with too many states."""
-    n, k = centred.shape
+    k = centred.shape[1]
     base = 2 * int(np.abs(centred).sum()) + 1
     if k * np.log2(base) > 62:
         return None
-    sums, mass = np.zeros((1, k), dtype=np.int64), np.ones(1)
+    sums = np.zeros((1, k), dtype=np.int64)
+    mass: Floats = np.ones(1)
     for row in centred[1:]:  # the first seed's order can stay: renaming variants changes nothing
         orders = Counter(permutations(row.tolist()))
         total = sum(orders.values())
