@@ -1,0 +1,199 @@
+"""Findings -> Document: which sections there are and in which order."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from analysis.findings import Comparison, StudyFindings
+from analysis.report import numbers
+from analysis.report.comparison_section import comparison_blocks
+from analysis.report.document import Block, Bullets, Column, Document, FigureSlot, Paragraph, Section, Table
+from analysis.report.settings_section import settings_blocks
+from analysis.roles import AngleRoles
+
+MANY_SETTINGS = 6
+"""Above this, the terminal report leaves the settings' own tables to the other formats."""
+
+
+def build(
+    findings: StudyFindings, *, roles: AngleRoles | None = None, figures: tuple[FigureSlot, ...] = ()
+) -> Document:
+    """The report of a study.
+
+    Args:
+        findings: What the analysis found.
+        roles: The role table of AnglE layouts, where the study has such.
+        figures: Figures that exist and where they are to stand.
+    """
+    sections: list[Section] = []
+    if findings.across_settings:
+        sections += [
+            Section(title=f"{across.treatment} against {across.baseline}, over all settings", blocks=blocks)
+            for across in findings.across_settings
+            for blocks in [settings_blocks(across, findings)]
+        ]
+    many = len(findings.settings) > MANY_SETTINGS
+    sections += [
+        Section(title=_title(comparison, findings), blocks=comparison_blocks(comparison, findings), detail=many)
+        for comparison in findings.comparisons
+    ]
+    if many:
+        text = (
+            f"The {len(findings.comparisons)} comparisons inside single settings have their tables in the"
+            " other formats: --format markdown, or files with --output DIR."
+        )
+        sections.append(Section(title="Inside the settings", blocks=(Paragraph(text=text),)))
+    sections += [
+        *_section("Figures", list(figures)),
+        *_section("More than two variants", _many_variants(findings)),
+        *_section("What was not used, and why", _not_used(findings)),
+        *_section("What more seeds would buy", _advice(findings)),
+        *_section("Which part each index serves as", _roles(roles)),
+        Section(title="Method", blocks=_method(findings)),
+    ]
+    return Document(
+        study=findings.study,
+        headline=findings.headline,
+        notices=tuple(notice.text for notice in findings.notices),
+        sections=tuple(sections),
+        figures=figures,
+    )
+
+
+def _section(title: str, blocks: list[Block]) -> list[Section]:
+    return [Section(title=title, blocks=tuple(blocks))] if blocks else []
+
+
+def _title(comparison: Comparison, findings: StudyFindings) -> str:
+    where = f", {comparison.setting}" if len(findings.settings) > 1 else ""
+    return f"{comparison.treatment} against {comparison.baseline}{where}"
+
+
+def _many_variants(findings: StudyFindings) -> list[Block]:
+    blocks: list[Block] = []
+    for many in findings.many_variants:
+        where = f"{many.endpoint}, {many.setting}, {len(many.seeds)} seeds that all variants finished"
+        how = "exact" if many.friedman_exact else "Monte Carlo"
+        if many.friedman_p is not None:
+            blocks.append(
+                Paragraph(
+                    text=f"Friedman test over {len(many.variants)} variants ({where}): chi2 ="
+                    f" {numbers.small(many.friedman_chi2)}, p = {numbers.p_value(many.friedman_p)} ({how})."
+                )
+            )
+        if many.pairs:
+            blocks.append(
+                Table(
+                    title=f"All pairs, {where}",
+                    columns=(
+                        Column(heading="second", align="left"),
+                        Column(heading="first", align="left"),
+                        Column(heading="second - first"),
+                        Column(heading="flip p"),
+                        Column(heading="Holm p"),
+                    ),
+                    rows=tuple(
+                        (
+                            pair.second,
+                            pair.first,
+                            numbers.difference(pair.mean_difference),
+                            numbers.p_value(pair.sign_flip_p),
+                            numbers.p_value(pair.holm_p),
+                        )
+                        for pair in many.pairs
+                    ),
+                )
+            )
+    return blocks
+
+
+def _not_used(findings: StudyFindings) -> list[Block]:
+    items = [f"{problem.where}: {problem.reason}" for problem in findings.problems]
+    dropped = [
+        (f"{comparison.treatment} against {comparison.baseline}", comparison.setting, seed.seed, seed.reason)
+        for comparison in findings.comparisons
+        for seed in comparison.dropped
+    ]
+    for (pair, setting), group in groupby(dropped, key=lambda entry: entry[:2]):
+        where = f"{pair}, {setting}" if len(findings.settings) > 1 else pair
+        items += [f"{where}: seed {seed}: {reason}" for _, _, seed, reason in group]
+    blocks: list[Block] = [Bullets(items=tuple(dict.fromkeys(items)))] if items else []
+    states = sorted({state for count in findings.cells for state in count.by_state})
+    if states and (blocks or states != ["finished"]):
+        blocks.append(
+            Table(
+                title="Recorded cells",
+                columns=(Column(heading="variant", align="left"), *(Column(heading=state) for state in states)),
+                rows=tuple(
+                    (count.variant, *(str(count.by_state.get(state, 0)) for state in states))
+                    for count in findings.cells
+                ),
+            )
+        )
+    return blocks or [Paragraph(text="Nothing: every recorded cell is in a pair.")]
+
+
+def _advice(findings: StudyFindings) -> list[Block]:
+    said = dict.fromkeys(
+        comparison.advice.sentence for comparison in findings.comparisons if comparison.advice is not None
+    )
+    if len(said) <= 1 or len(findings.settings) > 1:
+        return [Paragraph(text=sentence) for sentence in list(said)[:3]]
+    return [
+        Bullets(
+            items=tuple(
+                f"{comparison.treatment}: {comparison.advice.sentence}"
+                for comparison in findings.comparisons
+                if comparison.advice is not None
+            )
+        )
+    ]
+
+
+def _roles(roles: AngleRoles | None) -> list[Block]:
+    if roles is None:
+        return []
+    rows = [
+        (
+            layout.layout if number == 0 else "",
+            f"{band.first}-{band.last}",
+            str(band.real),
+            str(band.imaginary),
+            str(band.partners),
+        )
+        for layout in roles.layouts
+        for number, band in enumerate(layout.bands)
+    ]
+    size = roles.dims[-1]
+    kept = "; ".join(f"{layout.layout}: {layout.keep_role} of {size}" for layout in roles.layouts)
+    return [
+        Table(
+            title=f"Real and imaginary parts over dims {', '.join(map(str, roles.dims))}",
+            columns=(
+                Column(heading="layout", align="left"),
+                Column(heading="indices", align="left"),
+                Column(heading="times real"),
+                Column(heading="times imaginary"),
+                Column(heading="partners"),
+            ),
+            rows=tuple(rows),
+            caption="Under the interleaved layouts the two indices of a pair serve as the two parts: the row gives"
+            f" the even one. Indices that keep their part at every dim: {kept}.",
+        )
+    ]
+
+
+def _method(findings: StudyFindings) -> tuple[Block, ...]:
+    blocks: list[Block] = [Paragraph(text=" ".join(findings.method)), Paragraph(text=findings.null_hypothesis)]
+    if findings.skew_warning:
+        blocks.append(Paragraph(text=findings.skew_warning))
+    plan = findings.plan
+    margin = "none declared" if plan.margin is None else f"{plan.margin:g}"
+    named = " (by default)" if plan.default_primary else ""
+    blocks.append(
+        Paragraph(
+            text=f"Primary: {', '.join(plan.primary) or 'none'}{named}; alpha {plan.alpha:g}; margin {margin};"
+            f" stopping {plan.stopping}; baseline {plan.baseline or 'none'}."
+        )
+    )
+    return tuple(blocks)
