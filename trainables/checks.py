@@ -27,16 +27,19 @@ def check_spec(spec: TrainSpec) -> tuple[str, ...]:
 
         check_options(spec)
         return ()
+    from trainables.options import sentence_pair_options
+
+    sentence_pair_options(spec)
     return (*_check_data(spec), *_check_model(spec), *_check_loss(spec))
 
 
 def _check_data(spec: TrainSpec) -> tuple[str, ...]:
     from trainables.data import load_split, splits_of
 
-    for split in splits_of(spec):
-        load_split(spec, split)
-    missing = [split for split in SPLITS if split not in splits_of(spec)]
-    return tuple(f"data: no {split} split; its scores are left out" for split in missing)
+    present = splits_of(spec)
+    notes = [note for split in present for note in load_split(spec, split).notes]
+    missing = [split for split in SPLITS if split not in present]
+    return (*notes, *(f"data: no {split} split; its scores are left out" for split in missing))
 
 
 def _check_model(spec: TrainSpec) -> tuple[str, ...]:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from trainables.data import Pairs
+    from trainables.tokens import TokenCache
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[Any, np.dtype[Any]]
+SENTENCES_AT_ONCE = 64
+"""Sentences of similar length that are encoded together."""
 
 CONSTANT_SPREAD = 1e-9
 """Cosines within this range are one value: float noise on a collapsed model must not become a rank."""
@@ -79,24 +82,30 @@ def cosines_by_dim(first: Array, second: Array, dims: Sequence[int]) -> dict[int
 
 
 def evaluate(
-    model: SentenceTransformer, pairs: Mapping[str, Pairs], dims: Sequence[int], *, batch_size: int
+    model: SentenceTransformer,
+    pairs: Mapping[str, Pairs],
+    dims: Sequence[int],
+    *,
+    tokens: TokenCache | None = None,
+    prompt: str | None = None,
 ) -> dict[str, Predictions]:
     """Encode the distinct sentences of all splits once, longest first, and compare them at every dim.
 
     Args:
-        model: In evaluation mode or not; it is encoded in evaluation mode.
+        model: The encoder; its mode (training or evaluation) is left as it was.
         pairs: Split -> sentence pairs.
         dims: Sizes, none above the model's.
-        batch_size: Sentences encoded at once.
+        tokens: Kept tokens of all these sentences; None: the model tokenises them itself.
+        prompt: Text put before every sentence.
     """
     where: dict[str, int] = {}
     for one in pairs.values():
         for sentence in (*one.sentence1, *one.sentence2):
             where.setdefault(sentence, len(where))
-    embeddings = model.encode(
-        list(where), batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=False
-    )
-    vectors = np.asarray(embeddings, dtype=np.float64)
+    if tokens is None:
+        vectors = model.encode(list(where), prompt=prompt, batch_size=SENTENCES_AT_ONCE, show_progress_bar=False)
+    else:
+        vectors = _encode(model, list(where), tokens)
     out = {}
     for split, one in pairs.items():
         first = vectors[[where[sentence] for sentence in one.sentence1]]
@@ -105,3 +114,25 @@ def evaluate(
             labels=np.asarray(one.labels, dtype=np.float64), by_dim=cosines_by_dim(first, second, dims)
         )
     return out
+
+
+def _encode(model: SentenceTransformer, sentences: Sequence[str], tokens: TokenCache) -> Array:
+    """Embeddings in the order of `sentences`, shape (sentences, size)."""
+    import torch
+    from sentence_transformers.util import batch_to_device
+
+    order = sorted(range(len(sentences)), key=lambda index: -tokens.length(sentences[index]))
+    was_training = model.training
+    model.eval()
+    parts = []
+    try:
+        with torch.inference_mode():
+            for start in range(0, len(order), SENTENCES_AT_ONCE):
+                batch = [sentences[index] for index in order[start : start + SENTENCES_AT_ONCE]]
+                features = batch_to_device(tokens.features(batch), model.device)
+                parts.append(model(features)["sentence_embedding"].float().cpu())
+    finally:
+        model.train(was_training)
+    vectors = np.empty((len(order), parts[0].shape[1]), dtype=np.float32)
+    vectors[order] = torch.cat(parts).numpy()
+    return vectors

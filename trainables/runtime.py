@@ -1,0 +1,101 @@
+"""The process around a training: threads, seeds, quiet libraries, and leaving things as they were found."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+
+_QUIET_LOGGERS: Final = ("sentence_transformers", "transformers", "datasets", "accelerate", "torch", "huggingface_hub")
+
+
+def configure(threads: int) -> None:
+    """Fix the number of compute threads of this process; call it before anything is computed.
+
+    Args:
+        threads: For torch, OpenMP, MKL and the tokenizers, which would otherwise take all cores.
+    """
+    if threads < 1:
+        raise ValueError(f"threads: {threads} is not valid; at least 1")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    # Forked workers of a process that has tokenized in parallel would deadlock, and one cell has few threads anyway.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Leave random states, torch's defaults, logging levels and warning filters as they were before."""
+    import torch
+
+    # The global state of NumPy is not used here, but the libraries seed it, and a user's code may draw from it.
+    numpy_state = np.random.get_state()  # noqa: NPY002
+    python_state, torch_state = random.getstate(), torch.get_rng_state()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    levels = {name: logging.getLogger(name).level for name in _QUIET_LOGGERS}
+    try:
+        for name in _QUIET_LOGGERS:
+            logging.getLogger(name).setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            _ignore_known_warnings()
+            yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        torch.set_rng_state(torch_state)
+        if cuda_states:
+            torch.cuda.set_rng_state_all(cuda_states)
+        torch.set_default_dtype(dtype)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
+
+
+def _ignore_known_warnings() -> None:
+    """Ignore what libraries warn about among themselves; a user can do nothing about it."""
+    for module in ("transformers", "sentence_transformers", "accelerate", "datasets", "torch", "huggingface_hub"):
+        warnings.filterwarnings("ignore", module=rf"{module}(\.|$)")
+
+
+def release_memory() -> None:
+    """Give freed memory back to the system, so that the hundredth cell of a process costs what the first did."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if sys.platform == "linux":
+        try:
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        except (OSError, AttributeError):
+            return  # another C library: nothing to trim
+
+
+def peak_memory_mb() -> float:
+    """Peak of the device on a GPU since the last reset, of the process on a CPU; MiB."""
+    import torch
+
+    if torch.cuda.is_available():
+        return float(torch.cuda.max_memory_allocated()) / 2**20
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
