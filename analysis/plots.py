@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 
 from analysis.findings import AcrossEndpoint, EndpointFinding
 
@@ -27,16 +29,14 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 HATCHES = ("", "////", "....")
 GREY = "#666666"
 DPI = 160
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
-    "legend.frameon": False,
     "svg.fonttype": "path",
     "svg.hashsalt": "pairsweep",
-    "text.parse_math": False,
 }
 
 
@@ -101,7 +101,7 @@ def score_by_dim(series: Sequence[VariantScores], metric: str, ax: Axes) -> Axes
             ax.plot(spread, scores, marker, color=colour, markersize=2.6, alpha=0.75, markeredgewidth=0)
     _dim_axis(ax, dims)
     ax.set_ylabel(metric)
-    ax.legend(loc="best")
+    ax.legend(frameon=False, loc="best")
     return ax
 
 
@@ -135,7 +135,7 @@ def paired_differences(endpoints: Sequence[EndpointFinding], treatment: str, bas
         ax.plot(position + 0.12, found.mean_difference, "D", color="black", markersize=4.5, label=named)
     _dim_axis(ax, dims)
     ax.set_ylabel(f"{treatment} - {baseline}")
-    ax.legend(loc="best", fontsize=7.5)
+    ax.legend(frameon=False, loc="best", fontsize=7.5)
     return ax
 
 
@@ -148,7 +148,7 @@ def forest(across: AcrossEndpoint, treatment: str, baseline: str, ax: Axes) -> A
         if bounds is not None:
             style = "-" if row.crossed_ci95 else ":"
             ax.plot(bounds, [position] * 2, color=COLOURS[0], linewidth=1.4, linestyle=style)
-        ax.plot(row.mean_difference, position, MARKERS[1], color=COLOURS[0], markersize=5)
+        ax.plot([row.mean_difference or 0.0], [position], MARKERS[1], color=COLOURS[0], markersize=5)
     labels = [f"{row.setting}  ({row.wins}/{row.losses}/{row.ties})" for row in rows]
     bounds = across.crossed.ci95 if across.crossed else across.settings_t_ci95
     if across.mean_difference is not None:
@@ -183,7 +183,7 @@ def variance_components(endpoints: Sequence[EndpointFinding], ax: Axes) -> Axes:
     ax.set_xlabel("variance of the mean difference")
     ax.ticklabel_format(axis="x", style="sci", scilimits=(-3, 3))
     ax.set_ylim(len(found) - 0.4, -0.6)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=1, fontsize=8)
+    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=1, fontsize=8)
     return ax
 
 
@@ -198,8 +198,8 @@ def power_curve(curves: Sequence[PowerCurve], target: float, ax: Axes) -> Axes:
     ax.set_ylim(-0.02, 1.02)
     ax.set_xlabel("seeds")
     ax.set_ylabel("power")
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.legend(loc="best")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(frameon=False, loc="best")
     return ax
 
 
@@ -224,6 +224,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 def _rendered(figure: Figure, ending: str) -> bytes:
     stream = io.BytesIO()
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a dollar sign in a name is a dollar sign
     metadata = {"Software": None} if ending == "png" else {"Date": None, "Creator": None}
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         # A name in a script that the font lacks is drawn as boxes; the tables beside it have it in full.

@@ -65,6 +65,11 @@ class MlflowStudy:
             "reports": sorted({json.dumps(dict(entry.detail), sort_keys=True) for entry in entries[last + 1 :]}),
         }
 
+    def state_after_note(self, state: dict[str, Any], detail: dict[str, Any]) -> dict[str, Any]:
+        """The state once a report with this detail is noted on the study run."""
+        reports = sorted({*state["reports"], json.dumps(detail, sort_keys=True)})
+        return {**state, "reports": reports}
+
     def results(self) -> Results:
         """Everything recorded.
 

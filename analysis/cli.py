@@ -1,0 +1,258 @@
+"""`analysis ...`: parse, call, print. What was asked goes alone to stdout, notices to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from analysis.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from analysis.reporting import Format, Report
+
+FORMAT_CHOICES = ("text", "markdown", "html", "json", "latex")
+
+
+class Commands(click.Group):
+    """A group whose known errors are one line and exit code 2, and which an interrupt ends with 130."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except AnalysisError as error:
+            raise _OneLine(str(error)) from None
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(130)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _OneLine(f"{error.filename or 'file'}: {error.strerror or error}") from None
+
+
+class _OneLine(click.ClickException):
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"pairsweep {metadata.version('pairsweep')}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Show the version.")
+def main() -> None:
+    """From recorded results to a verdict: is variant B better than A, at every embedding size?
+
+    \b
+    Example:
+      analysis report studies/toy.yaml
+    """
+
+
+def _source_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--results", "results_file", type=click.Path(path_type=Path), metavar="FILE",
+                     help="Read a .parquet (from `analysis export`) or .csv file instead of MLflow."),
+        click.option("--tracking-uri", metavar="URI",
+                     help="MLflow store; default: MLFLOW_TRACKING_URI, else sqlite:///mlflow.db."),
+        click.argument("study", required=False),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@main.command()
+@_source_options
+@click.option("--baseline", metavar="VARIANT", help="Compare with this variant instead of the declared baseline.")
+@click.option(
+    "--primary",
+    multiple=True,
+    metavar="ENDPOINT",
+    help="Primary endpoint, such as test/spearman_256; may be repeated. Default: the declared ones.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(FORMAT_CHOICES),
+    default="text",
+    show_default=True,
+    help="What goes to stdout.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also write the report in every format, and its figures (PNG, SVG), into this folder.",
+)
+@click.option(
+    "--allow-unverified",
+    is_flag=True,
+    help="Use pairs whose fingerprints are absent or disagree; the report says so on top.",
+)
+@click.option("--all-pairs", is_flag=True, help="With three variants or more: also compare all pairs (Holm).")
+@click.option("--log", "attach", is_flag=True, help="Attach the report's files to the study run in MLflow.")
+def report(
+    study: str | None,
+    tracking_uri: str | None,
+    results_file: Path | None,
+    baseline: str | None,
+    primary: tuple[str, ...],
+    kind: Format,
+    output: Path | None,
+    allow_unverified: bool,
+    all_pairs: bool,
+    attach: bool,
+) -> None:
+    """Compare the variants of STUDY (a study file or an experiment's name) and say what was found.
+
+    \b
+    Examples:
+      analysis report studies/toy.yaml
+      analysis report my-study --format html > report.html
+      analysis report --results scores.csv --baseline chunked --output report/
+    """
+    from analysis.reporting import Question, note, report_on_results, report_on_study
+    from analysis.results import load_file, study_name
+
+    question = Question(
+        primary=tuple(part.strip() for text in primary for part in text.split(",") if part.strip()),
+        baseline=baseline,
+        allow_unverified=allow_unverified,
+        all_pairs=all_pairs,
+    )
+    _one_source(study, results_file, tracking_uri)
+    if results_file is not None:
+        if attach:
+            raise click.UsageError("--log attaches to an MLflow study; it does not go with --results.")
+        name = None if study is None else study_name(study)
+        made = report_on_results(load_file(results_file, name), question)
+    else:
+        made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
+    _print_report(made, kind)
+    if output is not None:
+        written = made.write(output)
+        click.echo(f"wrote {len(written)} files to {output}", err=True)
+    if made.origin is not None:
+        sys.stdout.flush()
+        try:
+            note(made, attach=attach)
+        except AnalysisError as error:
+            click.echo(f"this report could not be noted on the study run: {error}", err=True)
+
+
+@main.command()
+@_source_options
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="FILE.parquet (everything a report needs) or FILE.csv (scores only).",
+)
+def export(study: str | None, tracking_uri: str | None, results_file: Path | None, output: Path) -> None:
+    """Write the results of STUDY to a file that `analysis report --results` reads without MLflow.
+
+    \b
+    Example:
+      analysis export my-study --output my-study.parquet
+    """
+    from analysis.exporting import export_results
+    from analysis.results import load
+
+    _one_source(study, results_file, tracking_uri)
+    for line in export_results(load(study, tracking_uri=tracking_uri, results=results_file), output):
+        click.echo(line, err=True)
+
+
+@main.command()
+@click.option(
+    "--win-rate",
+    "win_rates",
+    type=click.FloatRange(0.5, 1, min_open=True),
+    multiple=True,
+    help="Assumed share of seeds that the better variant wins; may be repeated.",
+)
+@click.option("--effect", type=float, help="Smallest difference that would matter, in units of the score.")
+@click.option("--sd", type=click.FloatRange(0, min_open=True), help="Standard deviation of paired differences.")
+@click.option("--pilot", metavar="STUDY|FILE", help="Take the sd from a recorded study or a results file.")
+@click.option("--endpoints", type=click.IntRange(1), default=1, show_default=True, help="Primary endpoints.")
+@click.option(
+    "--comparisons", type=click.IntRange(1), default=1, show_default=True, help="Treatments compared with the baseline."
+)
+@click.option("--settings", type=click.IntRange(1), default=1, show_default=True, help="Settings (for the cost).")
+@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True)
+@click.option(
+    "--power",
+    "wanted",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.8,
+    show_default=True,
+    help="Wanted power.",
+)
+@click.option("--cell-seconds", type=click.FloatRange(0, min_open=True), help="Seconds of one cell, for the cost.")
+@click.option("--from", "times_from", metavar="STUDY|FILE", help="Take the cells' times from a recorded study.")
+@click.option(
+    "--devices",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Devices that one cell holds (may be a fraction).",
+)
+@click.option("--tracking-uri", metavar="URI", help="MLflow store of --pilot and --from.")
+@click.option("--format", "kind", type=click.Choice(("text", "markdown", "json")), default="text", show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the power curve (PNG, SVG) into this folder.",
+)
+def power(kind: str, output: Path | None, tracking_uri: str | None, **asked: Any) -> None:
+    """Seeds needed before any are run: by win rate, by effect and spread, or from a pilot.
+
+    \b
+    Examples:
+      analysis power
+      analysis power --win-rate 0.9 --endpoints 5 --cell-seconds 1200
+      analysis power --pilot my-study --effect 0.002
+    """
+    from analysis.planning import PowerQuestion, answer
+
+    found = answer(PowerQuestion(**asked), tracking_uri)
+    click.echo(found.render(kind), nl=False)
+    if output is not None:
+        for path in found.write_figure(output):
+            click.echo(f"wrote {path}", err=True)
+
+
+def _one_source(study: str | None, results_file: Path | None, tracking_uri: str | None) -> None:
+    if study is None and results_file is None:
+        raise click.UsageError("Give STUDY (a study file or an experiment's name), or --results FILE.")
+    if results_file is not None and tracking_uri is not None:
+        raise click.UsageError("--results reads a file and --tracking-uri a store: give one of them.")
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"{text} ...", err=True)
+
+
+def _print_report(made: Report, kind: Format) -> None:
+    from analysis.report.text import wants_colour
+
+    colour = kind == "text" and wants_colour()
+    click.echo(made.render(kind, colour=colour), nl=False, color=colour or None)
+
+
+if __name__ == "__main__":
+    main()
