@@ -199,8 +199,13 @@ def crossed_bootstrap(
     means = np.empty(resamples)
     for start in range(0, resamples, 1_000):
         size = min(1_000, resamples - start)
-        seeds = rng.multinomial(n, np.full(n, 1 / n), size=size) / n
-        examples = rng.multinomial(m, np.full(m, 1 / m), size=size) / m
+        seeds, examples = _resampled(n, size, rng), _resampled(m, size, rng)
         means[start : start + size] = ((seeds @ rows) * examples).sum(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return CrossedBootstrap(mean=float(means.mean()), variance=float(means.var()), ci95=(float(low), float(high)))
+
+
+def _resampled(n: int, size: int, rng: np.random.Generator) -> Floats:
+    """Shares that n units get when drawn n times with replacement, shape (size, n)."""
+    drawn = rng.integers(0, n, size=(size, n)) + n * np.arange(size)[:, None]
+    return np.bincount(drawn.ravel(), minlength=n * size).reshape(size, n) / n

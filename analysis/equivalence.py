@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.paired import finite, sign_flip_test, t_interval
+from analysis.paired import Random, finite, sign_flip_test, t_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +20,7 @@ class Equivalence:
     equivalent: bool
 
 
-def equivalence(
-    d: ArrayLike, *, margin: float, alpha: float = 0.05, rng: np.random.Generator | None = None
-) -> Equivalence:
+def equivalence(d: ArrayLike, *, margin: float, alpha: float = 0.05, rng: Random | None = None) -> Equivalence:
     """Does the mean difference lie inside (-margin, margin)?
 
     Args:

@@ -205,6 +205,15 @@ class EndpointFinding:
     verdict: Verdict | None
     """None for exploratory endpoints."""
     sentence: str
+    # -- for comparison only -------------------------------------------------------------------------------
+    welch_p: float | None = None
+    """What an unpaired test would have said: what the pairing buys."""
+    single_step_p: float | None = None
+    """Single-step joint p: never smaller than the step-down one."""
+    e_closed: float | None = None
+    """Sequential only: e-value after closed testing over all primaries and comparisons (threshold 1 / alpha)."""
+    crossed_bootstrap_ci95: Interval | None = None
+    """Resampling seeds and examples; from 20 pairs up, primaries only."""
 
     @property
     def crossed_ci95(self) -> Interval | None:
@@ -281,6 +290,9 @@ class MetaAnalysis:
     tau2: float | None
     random: float | None
     hartung_knapp_ci95: Interval | None
+    tau2_paule_mandel: float | None = None
+    tau2_reml: float | None = None
+    random_paule_mandel: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

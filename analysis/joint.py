@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.paired import EXACT_UP_TO, RELATIVE_TOLERANCE, Floats, all_signs, draw_signs, snap_ties
+from analysis.paired import EXACT_UP_TO, RELATIVE_TOLERANCE, Floats, Random, all_signs, draw_signs, snap_ties
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class JointTest:
     step_down: tuple[float, ...]
 
 
-def joint_sign_flip(differences: ArrayLike, *, rng: np.random.Generator | None = None) -> JointTest:
+def joint_sign_flip(differences: ArrayLike, *, rng: Random | None = None) -> JointTest:
     """Joint test over endpoints.
 
     Args:

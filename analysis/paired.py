@@ -158,14 +158,31 @@ def all_signs(n: int) -> Floats:
     return signs
 
 
-def draw_signs(n: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Floats:
-    """Random rows of signs, shape (resamples, n)."""
-    return 2.0 * rng.integers(0, 2, size=(resamples, n)).astype(np.float64) - 1.0
+class SignSource:
+    """Random rows of signs, drawn once per number of seeds: many endpoints are tested on the same flips."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._drawn: dict[int, Floats] = {}
+
+    def rows(self, n: int) -> Floats:
+        """Shape (RESAMPLES, n), the same at every call."""
+        if n not in self._drawn:
+            self._drawn[n] = draw_signs(n, self._rng)
+        return self._drawn[n]
 
 
-def sign_flip_test(
-    d: ArrayLike, *, alternative: Alternative = "two-sided", rng: np.random.Generator | None = None
-) -> SignFlip:
+Random = np.random.Generator | SignSource
+
+
+def draw_signs(n: int, rng: Random) -> Floats:
+    """Random rows of signs, shape (RESAMPLES, n)."""
+    if isinstance(rng, SignSource):
+        return rng.rows(n)
+    return 2.0 * rng.integers(0, 2, size=(RESAMPLES, n)).astype(np.float64) - 1.0
+
+
+def sign_flip_test(d: ArrayLike, *, alternative: Alternative = "two-sided", rng: Random | None = None) -> SignFlip:
     """Sign-flip test on the mean; null: differences are symmetric about 0. Zeros stay in.
 
     Exact by enumeration up to 16 seeds, above by Monte Carlo with p = (1 + hits) / (1 + B); `rng` is needed there.
@@ -190,7 +207,7 @@ def sign_flip_test(
     return SignFlip(p_value=p, mean=float(finite(d).mean()), n_arrangements=len(signs))
 
 
-def sign_flip_interval(d: ArrayLike, *, level: float = 0.95, rng: np.random.Generator | None = None) -> FlipInterval:
+def sign_flip_interval(d: ArrayLike, *, level: float = 0.95, rng: Random | None = None) -> FlipInterval:
     """Centres that the sign-flip test does not reject at 1 - level.
 
     Its ends are order statistics of the means of all non-empty subsets (Hartigan 1969, typical values): the k-th
@@ -202,13 +219,14 @@ def sign_flip_interval(d: ArrayLike, *, level: float = 0.95, rng: np.random.Gene
         return FlipInterval(interval=None, widest_level=None, widest=None)
     widest = (float(values.min()), float(values.max()))
     if n <= EXACT_UP_TO:
-        chosen = all_signs(n)[1:] < 0
+        signs = all_signs(n)[1:]
     elif rng is None:
         raise ValueError(f"{n} seeds need random subsets: pass rng")
     else:
-        chosen = draw_signs(n, rng) < 0
-        chosen = chosen[chosen.any(axis=1)]
-    means = np.sort((chosen @ values) / chosen.sum(axis=1))
+        signs = draw_signs(n, rng)
+        signs = signs[(signs < 0).any(axis=1)]
+    chosen = n - signs.sum(axis=1)  # twice the number of entries with sign -1
+    means = np.sort((values.sum() - signs @ values) / chosen)
     # The small number keeps 0.05 * 2^n / 2 from falling below a whole number by rounding of 1 - level.
     k = math.floor((1 - level) * (len(means) + 1) / 2 + 1e-9)
     interval = (float(means[k - 1]), float(means[-k])) if k >= 1 else None

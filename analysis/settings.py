@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.paired import Floats, SignFlip, TSummary, finite, paired_t, sign_flip_test, sign_test
+from analysis.paired import Floats, Random, SignFlip, TSummary, finite, paired_t, sign_flip_test, sign_test
 
 
 def seed_contributions(settings: Sequence[Mapping[int, float]]) -> dict[int, float]:
@@ -29,7 +29,7 @@ def seed_contributions(settings: Sequence[Mapping[int, float]]) -> dict[int, flo
 
 
 def pooled_sign_flip(
-    differences_by_setting: Sequence[ArrayLike], *, shared_seeds: bool, rng: np.random.Generator | None = None
+    differences_by_setting: Sequence[ArrayLike], *, shared_seeds: bool, rng: Random | None = None
 ) -> SignFlip:
     """Sign-flip test on the unweighted mean of setting means.
 

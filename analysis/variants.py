@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from analysis.joint import holm
-from analysis.paired import RESAMPLES, TIE_TOLERANCE, Floats, midranks, sign_flip_test
+from analysis.paired import RESAMPLES, TIE_TOLERANCE, Floats, Random, midranks, sign_flip_test
 
 EXACT_VARIANTS = 6
 """Above this many variants (720 orders a seed) the distribution is drawn, not enumerated."""
@@ -77,7 +77,8 @@ def _enumerated(centred: np.ndarray[tuple[int, int], np.dtype[np.int64]], observ
         weight = np.concatenate([mass * (count / total) for count in orders.values()])
         code = ((grown + base // 2) * base ** np.arange(k, dtype=np.int64)).sum(axis=1)
         _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-        sums, mass = grown[first], np.bincount(inverse, weights=weight)
+        sums = grown[first]
+        mass = np.bincount(inverse, weights=weight).astype(np.float64)
         if len(sums) > EXACT_STATES:
             return None
     statistic = ((sums + centred[0]) ** 2).sum(axis=1)
@@ -96,7 +97,7 @@ class PairTest:
     holm: float
 
 
-def all_pairs(scores: ArrayLike, *, rng: np.random.Generator | None = None) -> tuple[PairTest, ...]:
+def all_pairs(scores: ArrayLike, *, rng: Random | None = None) -> tuple[PairTest, ...]:
     """Sign-flip p of every pair of columns of (seeds, variants), in order (0,1), (0,2), ..., with Holm over pairs."""
     rows: Floats = np.array(scores, dtype=np.float64, ndmin=2)
     pairs = list(combinations(range(rows.shape[1]), 2))

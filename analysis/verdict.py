@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from analysis.equivalence import equivalence
 from analysis.findings import Interval, Verdict
 from analysis.joint import joint_sign_flip
-from analysis.paired import finite, paired_t, sign_test, snap_ties
+from analysis.paired import Random, finite, paired_t, sign_test, snap_ties
 from analysis.power import power_t
 from analysis.sequential import e_value, reached
 
@@ -156,7 +156,7 @@ def comparison_verdict(verdicts: Sequence[Verdict], *, opposed: bool = False) ->
         return "mixed"
     for verdict in ("better", "worse", "better_on_this_test_set", "worse_on_this_test_set"):
         if verdict in verdicts:
-            return verdict  # type: ignore[return-value]  # a literal of Verdict, seen as str in the loop
+            return verdict
     same = {"different_but_negligible", "equivalent", "equivalent_on_this_test_set"}
     if set(verdicts) <= same:
         if "different_but_negligible" in verdicts:
@@ -178,7 +178,7 @@ def decide(
     margin: float | None = None,
     crossed_ci95: Sequence[Interval | None] | None = None,
     crossed_ci90: Sequence[Interval | None] | None = None,
-    rng: np.random.Generator | None = None,
+    rng: Random | None = None,
 ) -> Verdict:
     """Verdict of one comparison of a fixed-n study from the primaries' differences alone.
 
