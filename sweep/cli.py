@@ -1,0 +1,332 @@
+"""The `sweep` command: parse, call, print. Whatever is heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from sweep.study import Study
+
+URI_HELP = "MLflow tracking store. Default: MLFLOW_TRACKING_URI, else mlflow.db in the current folder."
+
+study_argument = click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
+uri_option = click.option("--tracking-uri", metavar="URI", help=URI_HELP)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+def seeds_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--seeds 7` or `--seeds 0,1,5`."""
+    text = "How many seeds, or a list such as 0,1,5; instead of the study file's."
+    return click.option("--seeds", metavar="N", callback=_read_seeds, help=text)(function)
+
+
+def _read_seeds(context: click.Context, option: click.Parameter, value: str | None) -> int | list[int] | None:
+    if value is None:
+        return None
+    try:
+        numbers = [int(part) for part in value.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not valid; expected a count, such as 7, or a list, such as 0,1,5"
+        ) from None
+    if "," not in value:
+        if numbers[0] < 1:
+            raise click.BadParameter(f"{value!r} is not valid; expected at least one seed")
+        return numbers[0]
+    return numbers
+
+
+def _study(path: Path, seeds: int | Sequence[int] | None = None) -> Study:
+    from sweep.study import load_study
+
+    study = load_study(path)
+    if seeds is None:
+        return study
+    try:
+        return study.with_seeds(seeds)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--seeds") from None
+
+
+def _uri(given: str | None) -> str:
+    from sweep.tracking import default_uri
+
+    return given or default_uri()
+
+
+def _notice(lines: Sequence[str], prefix: str = "warning: ") -> None:
+    for line in lines:
+        click.echo(f"{prefix}{line}", err=True)
+
+
+class _Commands(click.Group):
+    """Turns what users can do wrong into one line and an exit code; lists commands in the order of their use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        from sweep.errors import SweepError
+
+        try:
+            return super().main(*args, **kwargs)
+        except SweepError as error:
+            click.echo(f"sweep: {error}", err=True)
+            sys.exit(error.exit_code)
+        except Exception as error:
+            if not _is_input_error(error):
+                raise
+            click.echo(f"sweep: {error}", err=True)
+            sys.exit(2)
+
+
+def _is_input_error(error: Exception) -> bool:
+    """Errors about the user's input that come from the other packages, told without importing these."""
+    errors = [getattr(sys.modules.get(module), name, None) for module, name in _INPUT_ERRORS]
+    return isinstance(error, tuple(kind for kind in errors if isinstance(kind, type)))
+
+
+_INPUT_ERRORS = (("trainables.errors", "InputError"), ("analysis.errors", "AnalysisError"))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="pairsweep", prog_name="sweep")
+def main() -> None:
+    """Run a study: every variant x seed x setting is one cell, trained and recorded once.
+
+    \b
+    Example:
+      sweep init --name my-study
+      sweep plan my-study.yaml
+      sweep run my-study.yaml
+      analysis report my-study.yaml
+    """
+
+
+@main.command(short_help="Write a commented study file from flags.")
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="Name of the study. Default: the file's name.")
+@click.option("--model", default="toy", show_default=True, help="Hub id, local folder, toy or toy-random.")
+@click.option("--data", default="toy", show_default=True, help="jsts, stsb-en, toy, or a hub dataset.")
+@click.option("--train", metavar="FILE", help="Your own training pairs, instead of --data.")
+@click.option("--validation", metavar="FILE", help="Your own validation pairs.")
+@click.option("--test", metavar="FILE", help="Your own test pairs.")
+@click.option("--columns", metavar="OURS=YOURS,...", help="Such as sentence1=a,sentence2=b,label=score.")
+@click.option("--label-range", metavar="LOW,HIGH", help="Lowest and highest label of your own data, such as 0,5.")
+@click.option(
+    "--variants",
+    "--variant",
+    multiple=True,
+    metavar="V,...",
+    help="chunked, interleaved, interleaved_swapped, cosent, cosine, or LABEL=LOSS. "
+    "Default: chunked,interleaved. The first is the baseline.",
+)
+@click.option("--dims", metavar="D,...", help="Embedding sizes. Default: 16,32,64 for toy, else 32,64,128,256.")
+@click.option("--seeds", type=click.IntRange(1, 10_000), default=6, show_default=True, help="How many seeds.")
+@click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="Processor cores of a cell.")
+@click.option(
+    "--gpus", type=click.FloatRange(0), default=0.0, show_default=True, help="GPUs of a cell; may be a fraction."
+)
+def init(file: Path | None, **flags: Any) -> None:
+    """Write a commented study file to start from. Never overwrites a file.
+
+    \b
+    Example:
+      sweep init --name my-study --model toy --data toy --variants chunked,interleaved,cosent
+    """
+    from sweep.init import write_study_file
+
+    path = write_study_file(file, **flags)
+    click.echo(str(path))
+    click.echo(f"next: sweep plan {path}", err=True)
+
+
+@main.command(short_help="Validate a study file, its data, model and losses.")
+@study_argument
+@json_option
+@uri_option
+def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
+    """Validate a study file, its data columns and labels, model configuration, losses and tracking store.
+
+    \b
+    Example:
+      sweep check my-study.yaml
+    """
+    import json
+
+    from sweep import preflight
+    from sweep.advice import study_warnings
+    from sweep.errors import SweepError
+
+    warnings: list[str] = []
+    try:
+        loaded = _study(study)
+        warnings += study_warnings(loaded)
+        warnings += preflight.check_study(loaded, on_progress=lambda line: None)
+        warnings += preflight.unresolved_notices(preflight.planned_cells(loaded))
+        preflight.check_tracking(_uri(tracking_uri))
+    except SweepError as error:
+        if not as_json:
+            raise
+        click.echo(json.dumps({"study": str(study), "valid": False, "error": str(error), "warnings": warnings}))
+        sys.exit(error.exit_code)
+    if as_json:
+        click.echo(json.dumps({"study": loaded.name, "valid": True, "error": None, "warnings": warnings}))
+        return
+    _notice(warnings)
+    cells = len(loaded.specs) * len(loaded.seeds)
+    click.echo(f"{study}: valid, {cells} cells")
+
+
+@main.command(short_help="Show cells, states, cost and warnings; runs nothing.")
+@study_argument
+@seeds_option
+@json_option
+@uri_option
+def plan(study: Path, seeds: int | Sequence[int] | None, as_json: bool, tracking_uri: str | None) -> None:
+    """Show the cells in the order they would run, their states and cost, and what to know before. Runs nothing.
+
+    \b
+    Example:
+      sweep plan my-study.yaml
+    """
+    _show(_study(study, seeds), tracking_uri, as_json, with_cost=True)
+
+
+@main.command(short_help="Show how far a study is.")
+@study_argument
+@json_option
+@uri_option
+def status(study: Path, as_json: bool, tracking_uri: str | None) -> None:
+    """Show how far a study is: finished, running, failed and why, stale, to run.
+
+    \b
+    Example:
+      sweep status my-study.yaml
+    """
+    _show(_study(study), tracking_uri, as_json, with_cost=False)
+
+
+def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool) -> None:
+    from sweep import plan_view
+    from sweep.standing import standing
+
+    found = standing(study, _uri(tracking_uri))
+    if as_json:
+        click.echo(plan_view.as_json(study, found.statuses, found.warnings))
+        return
+    plan_view.print_table(study, found.statuses)
+    click.echo(f"{study.name}: {plan_view.counts(found.statuses)} (* baseline)")
+    if with_cost:
+        click.echo(str(found.estimate))
+    _notice(found.warnings)
+
+
+def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a launch, here or on a cluster; none of them changes what a cell is."""
+    for option in reversed(
+        (
+            seeds_option,
+            click.option("--max-concurrent", metavar="K", type=click.IntRange(1), help="At most K cells at once."),
+            click.option("--retries", metavar="R", type=click.IntRange(0), default=2, show_default=True,
+                         help="Retries of a cell that the infrastructure lost."),
+            click.option("--retry-failed", is_flag=True, help="Train again what failed by itself."),
+            click.option("--accept-changes", is_flag=True, help="Extend a study although recorded cells changed."),
+            click.option("--rerun", metavar="CELL", multiple=True, help="Train this cell again; may be repeated."),
+            uri_option,
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@main.command(short_help="Train and record the cells that are not finished yet.")
+@study_argument
+@launch_options
+@click.option("--address", metavar="ADDRESS", help="Ray cluster to join. Default: RAY_ADDRESS, else this machine.")
+def run(study: Path, seeds: int | Sequence[int] | None, tracking_uri: str | None, **options: Any) -> None:
+    """Train the cells that are not finished yet, and record them.
+
+    The same command continues after anything: more seeds, a crash, Ctrl-C.
+    Exit code: 0 all finished, 1 some cells failed, 2 wrong use or file, 130 interrupted.
+
+    \b
+    Example:
+      sweep run my-study.yaml --seeds 7 --max-concurrent 2
+    """
+    from sweep.runner import run_study
+
+    sys.exit(run_study(_study(study, seeds), tracking_uri=_uri(tracking_uri), **options))
+
+
+@main.command(short_help="Run a study as a job on a Ray cluster.")
+@study_argument
+@click.option("--address", metavar="URL", required=True, help="Dashboard of the cluster, such as http://HOST:8265.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Follow the job until it ends.")
+@launch_options
+def submit(study: Path, address: str, wait: bool, **options: Any) -> None:
+    """Run a study as a job on a Ray cluster, and follow it.
+
+    The tracking store is the one that the cluster's head knows, unless --tracking-uri names another.
+
+    \b
+    Example:
+      sweep submit my-study.yaml --address http://localhost:8265 --no-wait
+    """
+    from sweep.submit import submit_study
+
+    loaded = _study(study, options["seeds"])
+    sys.exit(submit_study(loaded, address=address, wait=wait, run_options=_as_arguments(options)))
+
+
+def _as_arguments(options: dict[str, Any]) -> list[str]:
+    """Options of a launch as the arguments that give them again."""
+    out: list[str] = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            out.append(flag)
+        elif isinstance(value, tuple):
+            out += [part for one in value for part in (flag, one)]
+        elif value is not None and value is not False:
+            out += [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+    return out
+
+
+@main.command(short_help="Search with the same budget for every variant.")
+@study_argument
+@uri_option
+def tune(study: Path, **options: Any) -> None:
+    """Search training fields for every variant with the same budget, then freeze the chosen settings.
+
+    \b
+    Example:
+      sweep tune my-study.yaml
+    """
+    from sweep.search import tune as search
+
+    sys.exit(search(_study(study), tracking_uri=_uri(options.pop("tracking_uri")), **options))
+
+
+@main.command(short_help="Remove scratch files of finished cells.")
+@study_argument
+@uri_option
+def clean(study: Path, tracking_uri: str | None) -> None:
+    """Remove scratch files of finished cells. Records are kept.
+
+    \b
+    Example:
+      sweep clean my-study.yaml
+    """
+    from sweep.runner import clean_study
+
+    sys.exit(clean_study(_study(study), tracking_uri=_uri(tracking_uri)))
+
+
+if __name__ == "__main__":
+    main()
