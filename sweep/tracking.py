@@ -273,7 +273,7 @@ class Tracking:
         launch = launch or uuid.uuid4().hex
         all_tags = {**tags, schema.TAG_LAUNCH: launch, USER_TAG: os.environ.get("USER", "sweep")}
 
-        def create(client: Any, failures: int) -> Run:
+        def create(client: Any, failures: int) -> Any:
             if failures:
                 found = client.search_runs(
                     [experiment_id], filter_string=f"tags.`{schema.TAG_LAUNCH}` = '{launch}'", max_results=1
@@ -282,7 +282,8 @@ class Tracking:
                     return found[0]
             return client.create_run(experiment_id, run_name=name, tags=all_tags)
 
-        return self._call(create)
+        run: Run = self._call(create)
+        return run
 
     def record(self, run: CellRun, recording: Recording, *, complete: bool) -> None:
         """Store a recording: metrics, then artifacts, then (if asked) the tag that says all is stored."""

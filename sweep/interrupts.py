@@ -1,0 +1,55 @@
+"""Ctrl-C and SIGTERM: once to stop in order, twice to stop at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+EXIT_INTERRUPTED: Final = 130
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """Takes both signals over for as long as a sweep runs.
+
+    The first one raises KeyboardInterrupt where nothing is under way, and only sets `asked` while cells are trained
+    (`deferred`). The second ends the process at once; the next command clears up.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.asked = False
+        self.deferred = False
+        self._say = say
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Take the signals over; again after a library has taken them for itself."""
+        for number in _SIGNALS:
+            current = signal.signal(number, self._handle)
+            self._before.setdefault(number, current)
+
+    def restore(self) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def ask(self, reason: str) -> None:
+        """Ask for a stop in order from inside the program."""
+        if not self.asked:
+            self.asked = True
+            self._say(reason)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            sys.stderr.write("\nstopped at once; the same command continues where it stood\n")
+            sys.stderr.flush()
+            os._exit(EXIT_INTERRUPTED)
+        self.asked = True
+        if not self.deferred:
+            raise KeyboardInterrupt
+        self._say("stopping: cells that are being recorded are finished, the others are ended (again: stop at once)")
