@@ -92,13 +92,23 @@ class Host:
 
     def command(self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/root") -> list[str]:
         """The command line that runs `argv` on this host, with a clean environment."""
-        clean = {"HOME": "/root", "USER": "root", "LANG": "C.UTF-8", "PATH": f"{Path(sys.prefix)}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        clean = {
+            "HOME": "/root",
+            "USER": "root",
+            "LANG": "C.UTF-8",
+            "PATH": f"{Path(sys.prefix)}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        }
         settings = [f"{key}={value}" for key, value in {**clean, **(env or {})}.items()]
         enter = ["nsenter", "--target", str(self.pid), "--all", f"--wdns={cwd}"]
         return [*enter, "env", "--ignore-environment", *settings, *argv]
 
     def run(
-        self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/root", timeout: float = 60, check: bool = True
+        self,
+        *argv: str,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/root",
+        timeout: float = 60,
+        check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end.
 
@@ -123,7 +133,8 @@ class Host:
 
     def write(self, path: str, text: str, mode: str = "600") -> None:
         """Writes a file of the host's own file system."""
-        script = f"umask 077; mkdir -p {shlex.quote(str(Path(path).parent))}; cat > {shlex.quote(path)}; chmod {mode} {shlex.quote(path)}"
+        quoted, folder = shlex.quote(path), shlex.quote(str(Path(path).parent))
+        script = f"umask 077; mkdir -p {folder}; cat > {quoted}; chmod {mode} {quoted}"
         subprocess.run(self.command("sh", "-c", script), input=text, text=True, check=True, timeout=30)
 
     def kill(self) -> None:
@@ -152,17 +163,16 @@ def network(names: Sequence[str], scratch: Path) -> Iterator[Network]:
     """A laptop and hosts with these names, at 10.77.0.2, .3, ...; all are gone when the block is left."""
     key = scratch / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    public_key = key.with_suffix(".pub").read_text().strip()
     addresses = {"laptop": LAPTOP_ADDRESS} | {name: f"10.77.0.{2 + i}" for i, name in enumerate(names)}
     started: list[Host] = []
     try:
         for name in addresses:
-            started.append(_start(name, addresses, key.with_suffix(".pub").read_text().strip(), scratch))
+            started.append(_start(name, addresses, public_key, scratch))  # noqa: PERF401 - each must be ended
         laptop, *others = started
         _connect(laptop, others)
         laptop.write("/root/.ssh/id_ed25519", key.read_text())
-        yield Network(
-            laptop=laptop, hosts={host.name: host for host in others}, private_key="/root/.ssh/id_ed25519"
-        )
+        yield Network(laptop=laptop, hosts={host.name: host for host in others}, private_key="/root/.ssh/id_ed25519")
     finally:
         for host in started:
             host.kill()
