@@ -1,0 +1,375 @@
+"""One door to the statistics for worked reference cases: names of cases in, names of cases out, nothing computed here.
+
+`evaluate(function, inputs)` calls the very functions that the report calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from analysis import (
+    crossed,
+    dependent,
+    equivalence,
+    influence,
+    joint,
+    meta,
+    paired,
+    pairing,
+    power,
+    sequential,
+    settings,
+    variants,
+    verdict,
+)
+
+SEED = 20_240_229
+"""Of Monte Carlo tests and bootstraps."""
+D = "differences_B_minus_A"
+Inputs = Mapping[str, Any]
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(SEED)
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """None becomes NaN, also inside nested lists."""
+    return np.array(values, dtype=np.float64)
+
+
+def _groups(values: Mapping[str, Sequence[float]] | Sequence[Sequence[float]]) -> list[np.ndarray]:
+    return [_numbers(v) for v in (values.values() if isinstance(values, Mapping) else values)]
+
+
+def _each(inputs: Inputs, names: Sequence[str], call: Callable[..., Any]) -> Any:
+    """Call once per position where any of the inputs is a list, else once."""
+    values = [inputs[n] for n in names]
+    length = max((len(v) for v in values if isinstance(v, list)), default=None)
+    if length is None:
+        return call(*values)
+    columns = [v if isinstance(v, list) else [v] * length for v in values]
+    return [call(*row) for row in zip(*columns, strict=True)]
+
+
+def sign_test(i: Inputs) -> dict[str, Any]:
+    t = paired.sign_test(
+        _numbers(i[D]),
+        alternative=i.get("alternative", "two-sided"),
+        tie_tolerance=i.get("tie_tolerance", paired.TIE_TOLERANCE),
+    )
+    return {
+        "n_used": t.n_used, "n_ties": t.ties, "n_favour_B": t.wins, "n_favour_A": t.losses,
+        "p_value": t.p_value, "p_floor": t.p_floor,
+    }  # fmt: skip
+
+
+def sign_test_from_counts(i: Inputs) -> dict[str, Any]:
+    k, n = i["n_favour_B"], i["n_used"]
+    return {
+        "p_value": paired.sign_test_from_counts(k, n, i.get("alternative", "two-sided")),
+        "log10_p_value": paired.sign_test_log10(k, n),
+    }
+
+
+def p_value_floor(i: Inputs) -> dict[str, Any]:
+    return {"floor": _each(i, ["n"], lambda n: paired.p_floor(n, i.get("alternative", "two-sided")))}
+
+
+def minimum_seeds(i: Inputs) -> dict[str, Any]:
+    found = _each(i, ["alpha", "m"], power.minimum_seeds)
+    if isinstance(found, list):
+        return {"holm": [f.holm for f in found], "max_t": [f.joint for f in found]}
+    return {"holm": found.holm, "max_t": found.joint}
+
+
+def wilcoxon_signed_rank(i: Inputs) -> dict[str, Any]:
+    method = {"wilcox": "drop", "drop": "drop", "pratt": "pratt"}[i.get("zero_method", "drop")]
+    w = paired.wilcoxon_signed_rank(_numbers(i[D]), zero_method=method, alternative=i.get("alternative", "two-sided"))
+    return {"w_plus": w.w_plus, "p_value": w.p_value}
+
+
+def sign_flip_test(i: Inputs) -> dict[str, Any]:
+    return asdict(paired.sign_flip_test(_numbers(i[D]), alternative=i.get("alternative", "two-sided"), rng=_rng()))
+
+
+def sign_flip_confidence_interval(i: Inputs) -> dict[str, Any]:
+    level = i.get("level", 0.95)
+    found = paired.sign_flip_interval(_numbers(i[D]), level=level, rng=_rng())
+    return {
+        f"interval_{100 * level:g}": found.interval,
+        "interval": found.interval,
+        "attainable_level": found.widest_level,
+        "interval_attainable": found.widest,
+    }
+
+
+def paired_t_summary(i: Inputs) -> dict[str, Any]:
+    t = paired.paired_t(_numbers(i[D]))
+    return {
+        "mean": t.mean, "sd": t.sd, "ci95": t.ci95, "p_value": t.p_value, "cohen_dz": t.dz, "hedges_gz": t.gz,
+    }  # fmt: skip
+
+
+def paired_t_summary_vs_welch(i: Inputs) -> dict[str, Any]:
+    a, b = _numbers(i["A"]), _numbers(i["B"])
+    return {
+        "p_paired_t": paired.paired_t(b - a).p_value,
+        "p_welch": paired.welch_p(b, a),
+        "p_sign_flip": paired.sign_flip_test(b - a, rng=_rng()).p_value,
+    }
+
+
+def hodges_lehmann(i: Inputs) -> dict[str, Any]:
+    return {"estimate": paired.hodges_lehmann(_numbers(i[D]))}
+
+
+def probability_of_improvement(i: Inputs) -> dict[str, Any]:
+    tolerance = i.get("tie_tolerance", paired.TIE_TOLERANCE)
+    return asdict(paired.probability_of_improvement(_numbers(i["A"]), _numbers(i["B"]), tie_tolerance=tolerance))
+
+
+def bca_interval(i: Inputs) -> dict[str, Any]:
+    return {"interval": paired.bca_interval(_numbers(i[D]), level=i.get("level", 0.95), rng=_rng())}
+
+
+def holm(i: Inputs) -> dict[str, Any]:
+    return {"adjusted": joint.holm(i["p_values"])}
+
+
+def max_t_sign_flip(i: Inputs) -> dict[str, Any]:
+    return asdict(joint.joint_sign_flip(_numbers(i["differences_seed_by_endpoint"]), rng=_rng()))
+
+
+def equivalence_case(i: Inputs) -> dict[str, Any]:
+    e = equivalence.equivalence(_numbers(i[D]), margin=i["margin"], alpha=i.get("alpha", 0.05), rng=_rng())
+    return {"tost_p": e.tost_p, "exact_p": e.exact_p, "ci90": e.ci90, "equivalent": e.equivalent}
+
+
+def crossed_interval(i: Inputs) -> dict[str, Any]:
+    c = crossed.crossed_linear(_numbers(i["seed_by_example"]))
+    names = (
+        "mean", "seed_variance_of_mean", "shared_example_variance", "interaction_variance_per_seed",
+        "total_variance", "df",
+    )  # fmt: skip
+    level = i.get("level", 0.95)
+    out = {n: None if c is None else getattr(c, n) for n in names}
+    interval = None if c is None else c.interval(level)
+    return {**out, f"ci{100 * level:g}": interval, "interval": interval}
+
+
+def crossed_bootstrap(i: Inputs) -> dict[str, Any]:
+    c = crossed.crossed_bootstrap(_numbers(i["seed_by_example"]), rng=_rng())
+    return {"bootstrap_mean": c and c.mean, "bootstrap_variance": c and c.variance}
+
+
+def paired_correlation_difference(i: Inputs) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for statistic in ("spearman", "pearson"):
+        c = influence.correlation_difference(
+            _numbers(i["labels"]), _numbers(i["predictions_A"]), _numbers(i["predictions_B"]), statistic=statistic
+        )
+        out[statistic] = {
+            "A": c.first, "B": c.second, "difference": c.difference, "jackknife_se": c.jackknife_se,
+        }  # fmt: skip
+    return out
+
+
+def dependent_correlations(i: Inputs) -> dict[str, Any]:
+    return asdict(dependent.dependent_correlations(i["r_label_A"], i["r_label_B"], i["r_A_B"], i["n"]))
+
+
+def meta_analysis(i: Inputs) -> dict[str, Any]:
+    m = meta.meta_analysis(_numbers(i["effects"]), _numbers(i["variances"]))
+    out: dict[str, Any] = {
+        "fixed": m.fixed, "Q": m.q, "Q_p": m.q_p, "I2": m.i2,
+        "tau2_dl": m.tau2_dl, "tau2_pm": m.tau2_pm, "tau2_reml": m.tau2_reml,
+        "unweighted_mean": m.unweighted_mean, "unweighted_ci95": m.unweighted_ci95,
+    }  # fmt: skip
+    for name, random in (("dl", m.dl), ("pm", m.pm)):
+        out |= {
+            f"random_{name}": random.mean,
+            f"hk_truncated_se_{name}": random.se,
+            f"hk_untruncated_se_{name}": random.se_untruncated,
+            f"hk_ci95_{name}": random.ci95,
+        }
+    return out
+
+
+def heterogeneity_test(i: Inputs) -> dict[str, Any]:
+    h = settings.heterogeneity(_groups(i["differences_by_setting"]))
+    return {"welch_F": h.f, "p_value": h.p_value, "df": h.df}
+
+
+def leave_one_setting_out(i: Inputs) -> dict[str, Any]:
+    return asdict(settings.leave_one_out(_groups(i["differences_by_setting"])))
+
+
+def pooled_sign_flip(i: Inputs) -> dict[str, Any]:
+    return asdict(
+        settings.pooled_sign_flip(
+            _groups(i["differences_by_setting"]), shared_seeds=i["seeds_shared_between_settings"], rng=_rng()
+        )
+    )
+
+
+def cluster_sign_test(i: Inputs) -> dict[str, Any]:
+    s = settings.settings_sign_test(_numbers(i["setting_means"]))
+    return {"n_settings": s.n_settings, "n_favour_B": s.favouring_treatment, "p_value": s.p_value}
+
+
+def simpson_flag(i: Inputs) -> dict[str, Any]:
+    a, b = i["scores_A"], i["scores_B"]
+    names = list(dict.fromkeys((*a, *b)))
+    s = settings.simpson([_numbers(a.get(n, [])) for n in names], [_numbers(b.get(n, [])) for n in names])
+    return {"within_setting_difference": s.within, "pooled_difference": s.pooled, "reversal": s.reversal}
+
+
+def e_value_sign(i: Inputs) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if "n_used" in i:
+        k, lost = i["n_favour_B"], i["n_used"] - i["n_favour_B"]
+        e = sequential.e_value(k, lost)
+        out = {
+            "jeffreys_a_half": e,
+            "uniform_a_1": sequential.e_value(k, lost, 1.0),
+            "anytime_p_jeffreys_at_this_n": sequential.anytime_p(e),
+        }
+    if "max_n" in i:
+        n, threshold = i["max_n"], i["threshold"]
+        out |= {
+            "prob_cross": sequential.crossing_probability(n, threshold, a=i.get("a", sequential.JEFFREYS)),
+            "prob_naive_peeking": sequential.naive_peeking_probability(n, 1 / threshold),
+        }
+    return out
+
+
+def confidence_sequence_sign(i: Inputs) -> dict[str, Any]:
+    k, n = i["n_favour_B"], i["n_used"]
+    interval = sequential.win_rate_interval(k, n - k, alpha=i.get("alpha", 0.05), a=i.get("a", sequential.JEFFREYS))
+    return {"interval": interval}
+
+
+def e_bonferroni(i: Inputs) -> dict[str, Any]:
+    wins = i["n_favour_B"]
+    used = i["n_used"] if isinstance(i["n_used"], list) else [i["n_used"]] * len(wins)
+    lost = [n - k for n, k in zip(used, wins, strict=True)]
+    return asdict(sequential.e_bonferroni(wins, lost, alpha=i.get("alpha", 0.05)))
+
+
+def e_closed_testing(i: Inputs) -> dict[str, Any]:
+    c = sequential.e_closed(i["e"], alpha=i.get("alpha", 0.05))
+    return {"adjusted_e": c.e, "reject": c.reject}
+
+
+def power_sign_test(i: Inputs) -> dict[str, Any]:
+    alpha = i.get("alpha", 0.05)
+    call = lambda n, p: power.power_sign_test(n, p, alpha=alpha)  # noqa: E731
+    return {"power": _each(i, ["n", "prob_B_better"], call)}
+
+
+def seeds_needed(i: Inputs) -> dict[str, Any]:
+    wanted = {"alpha": i.get("alpha", 0.05), "power": i.get("power", 0.8)}
+    found = _each(i, ["prob_B_better"], lambda p: power.seeds_needed(p, **wanted))
+    if isinstance(found, list):
+        return {"first": [f.first for f in found], "always": [f.always for f in found]}
+    return {"first": found.first, "always": found.always}
+
+
+def seeds_needed_t(i: Inputs) -> dict[str, Any]:
+    wanted = {"alpha": i.get("alpha", 0.05), "power": i.get("power", 0.8)}
+    return {"n": _each(i, ["cohen_dz"], lambda dz: power.seeds_needed_t(dz, **wanted))}
+
+
+def friedman(i: Inputs) -> dict[str, Any]:
+    f = variants.friedman(_numbers(i["seed_by_variant"]), rng=_rng())
+    return {"chi2": f.chi2, "p_chi2": f.p_chi2, "p_exact": f.p_value}
+
+
+def all_pairs(i: Inputs) -> dict[str, Any]:
+    found = variants.all_pairs(_numbers(i["seed_by_variant"]), rng=_rng())
+    return {"raw": [p.raw for p in found], "holm": [p.holm for p in found]}
+
+
+def selection_bias(i: Inputs) -> dict[str, Any]:
+    return {"expected_max_sd": _each(i, ["k"], power.selection_bias)}
+
+
+def pair_trials(i: Inputs) -> dict[str, Any]:
+    if "records" in i:
+        sides = {v: [(_seed(s), x) for name, s, x in i["records"] if name == v] for v in ("A", "B")}
+    else:
+        sides = {v: [(_seed(s), x) for s, x in i[v].items()] for v in ("A", "B")}
+    pairs = pairing.pair_scores(sides["A"], sides["B"])
+    test = paired.sign_test(_numbers(pairs.treatment) - _numbers(pairs.baseline))
+    return {
+        "used": list(pairs.used),
+        "dropped": [seed for seed, _ in pairs.dropped],
+        "n_pairs": len(pairs.used),
+        "p_value_sign": test.p_value,
+        "refused": pairs.conflict is not None,
+    }
+
+
+def _seed(seed: int | str) -> int | str:
+    return int(seed) if isinstance(seed, str) and seed.lstrip("-").isdigit() else seed
+
+
+def verdict_case(i: Inputs) -> dict[str, Any]:
+    matrix = i.get("primary_endpoints")
+    d = _numbers(matrix) if matrix is not None else _numbers(i[D])[:, None]
+
+    def per_endpoint(name: str) -> list[tuple[float, float] | None] | None:
+        given = i.get(name)
+        if given is None:
+            return None
+        nested = any(isinstance(g, list) or g is None for g in given)
+        return [None if g is None else tuple(g) for g in given] if nested else [tuple(given)] * d.shape[1]
+
+    decided = verdict.decide(
+        d,
+        alpha=i.get("alpha", 0.05),
+        margin=i.get("margin"),
+        crossed_ci95=per_endpoint("crossed_ci95"),
+        crossed_ci90=per_endpoint("crossed_ci90"),
+        rng=_rng(),
+    )
+    return {"verdict": decided}
+
+
+FUNCTIONS: dict[str, Callable[[Inputs], dict[str, Any]]] = {
+    f.__name__: f
+    for f in (
+        sign_test, sign_test_from_counts, p_value_floor, minimum_seeds, wilcoxon_signed_rank, sign_flip_test,
+        sign_flip_confidence_interval, paired_t_summary, paired_t_summary_vs_welch, hodges_lehmann,
+        probability_of_improvement, bca_interval, holm, max_t_sign_flip, crossed_interval, crossed_bootstrap,
+        paired_correlation_difference, dependent_correlations, meta_analysis, heterogeneity_test,
+        leave_one_setting_out, pooled_sign_flip, cluster_sign_test, simpson_flag, e_value_sign,
+        confidence_sequence_sign, e_bonferroni, e_closed_testing, power_sign_test, seeds_needed, seeds_needed_t,
+        friedman, all_pairs, selection_bias, pair_trials,
+    )
+} | {"equivalence": equivalence_case, "verdict": verdict_case}  # fmt: skip
+
+
+def evaluate(function: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Results of one reference function; NaN and undefined are None, tuples are lists.
+
+    Raises:
+        KeyError: no such function.
+    """
+    return _plain(FUNCTIONS[function](inputs))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
