@@ -19,7 +19,7 @@ from sweep.recording import Recording, cell_tags, failure_recording, recording_o
 from sweep.retry import one_line
 from sweep.spool import Spooled
 from sweep.tracking import CellRun, Tracking
-from trainables.spec import Progress, TrainResult
+from trainables.spec import Progress, TrainResult, TrainSpec
 
 BEGIN_WAIT_S: Final = 15.0
 """Longest wait for a run to be created before training goes ahead without one; it is created when recording."""
@@ -198,3 +198,10 @@ class CellWorker:
             run_id=run.run_id if run else None,
             recording=recording,
         ).pack()
+
+
+def untrained_scores(spec: TrainSpec) -> dict[str, float]:
+    """Test scores of a spec's encoder before any training (trainables.untrained)."""
+    from trainables.untrained import untrained_scores as scores
+
+    return scores(spec)
