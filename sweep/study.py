@@ -264,11 +264,24 @@ def _specs(
             try:
                 specs[variant, setting] = TrainSpec.model_validate({**given, "loss": loss, "seed": seed, "root": root})
             except ValidationError as error:
-                only = "" if len(variants) == 1 and setting == DEFAULT_SETTING else f" (variant {variant!r}"
-                only += f", setting {setting!r})" if only and setting != DEFAULT_SETTING else ")" if only else ""
-                locate = lambda path, layered=layered: _locate(path, layered)  # noqa: E731
-                raise as_study_error(document, error, locate=locate, suffix=only) from None
+                where = "" if setting == DEFAULT_SETTING else f", setting {setting!r}"
+
+                def locate(path: FieldPath, layered: Sequence[Located] = layered) -> FieldPath:
+                    return _locate(_as_written(path, layered), layered)
+
+                suffix = f" (variant {variant!r}{where})"
+                raise as_study_error(document, error, locate=locate, suffix=suffix) from None
     return specs
+
+
+def _as_written(path: FieldPath, layered: Sequence[Located]) -> FieldPath:
+    """`loss[0].layout` of a resolved spec -> `layout`, where the study file gives it beside the loss."""
+    name = (
+        {"layout": "layout", "args": "loss_args"}.get(str(path[2]))
+        if path[0:1] == ("loss",) and len(path) > 2
+        else None
+    )
+    return (name,) if name is not None and any(name in layer for layer, _ in layered) else path
 
 
 def _locate(path: FieldPath, layered: Sequence[Located]) -> FieldPath:

@@ -59,7 +59,21 @@ def as_study_error(
         known = "there is no such field" in allowed
         where = at[:-1] if known else at
         return document.error(where, value, allowed + suffix)
-    return document.error((*at, *locate(path)), value, allowed + suffix)
+    place = (*at, *locate(path))
+    return document.error(place, _as_given(document, place, value), allowed + suffix)
+
+
+def _as_given(document: Document, place: FieldPath, value: Any) -> Any:
+    """The value as it stands in the file; a validated one may look different (a tuple, a filled-in default)."""
+    if place and place[-1] == value:
+        return value  # the name of the field itself is wrong
+    found: Any = document.data
+    for part in place:
+        in_list = isinstance(found, list) and isinstance(part, int) and part < len(found)
+        if not in_list and not (isinstance(found, dict) and part in found):
+            return MISSING if value in (None, [], {}, ()) else value
+        found = found[part]
+    return value if isinstance(found, dict) and not isinstance(value, dict) else found
 
 
 def _understood(error: Any) -> tuple[FieldPath, Any, str]:

@@ -7,18 +7,21 @@ checked here field by field; whether the parts make a whole is for TrainSpec to 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from trainables.spec import DataSpec, LossSpec, ModelSpec
+from sweep.study_file import MISSING
+from trainables.spec import TRAINABLE_NAMES, DataSpec, LossSpec, ModelSpec
 from trainables.training_fields import LIBRARY_NAMES, TRAINING_FIELDS, expected, validate_training
 
 MAX_SEEDS = 10_000
 MAX_SEED = 2**32 - 1
 
+_IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 _FORBIDDEN_IN_LABELS = "/\\'\"`"
 _SYSTEM_OWNED = {
     "seed": "seeds: gives the seeds",
@@ -40,7 +43,7 @@ def wrong(allowed: str, *, at: Iterable[str | int] = (), value: object = ...) ->
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'loss'?`, or nothing."""
+    """`did you mean 'loss'? `, or nothing."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}? " if close else ""
 
@@ -48,7 +51,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def unknown_field(name: str, known: Iterable[str], hint: str = "") -> str:
     """What is allowed instead of a field that does not exist."""
     names = sorted(known)
-    return f"there is no such field; {hint or suggestion(name, names)}allowed here: {', '.join(names)}"
+    return f"there is no such field; {suggestion(name, names)}{hint}allowed here: {', '.join(names)}"
 
 
 def known_fields(model: type[BaseModel], given: Any, hints: Mapping[str, str] | None = None) -> Any:
@@ -100,14 +103,18 @@ def _read_loss(given: Any) -> Any:
     out = []
     for index, term in enumerate(terms):
         at = (index,) if isinstance(given, list) else ()
-        if isinstance(term, str) and term.strip():
-            out.append({"name": term})
-        elif isinstance(term, Mapping):
-            if not isinstance(term.get("name"), str) or not term["name"].strip():
-                raise wrong("expected the name of a loss", at=(*at, "name"), value=term.get("name", "(missing)"))
+        if isinstance(term, Mapping):
             out.append(dict(term))
+            at, name = (*at, "name"), term.get("name", MISSING)
+        elif isinstance(term, str):
+            out.append({"name": term})
+            name = term
         else:
             raise wrong("expected a loss by name, or a term such as {name: cosent, weight: 1.0}", at=at, value=term)
+        if not isinstance(name, str) or not name.strip():
+            raise wrong("expected a loss by name", at=at, value=name)
+        if ":" in name and not _IMPORT_PATH.match(name):
+            raise wrong("expected the import path of a loss as module:Class", at=at, value=name)
     return tuple(out)
 
 
@@ -206,9 +213,10 @@ def read_labelled(given: Any) -> Any:
 
 
 def _read_trainable(given: Any) -> Any:
-    if not isinstance(given, str) or not given.strip():
-        raise wrong("expected a name, such as sentence-pair, or module:function")
-    return given
+    if given in TRAINABLE_NAMES or (isinstance(given, str) and _IMPORT_PATH.match(given)):
+        return given
+    hint = suggestion(given, TRAINABLE_NAMES) if isinstance(given, str) else ""
+    raise wrong(f"{hint}expected {', '.join(TRAINABLE_NAMES)}, or module:function")
 
 
 def _training_schema() -> dict[str, Any]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 BUILTIN_TRAINABLE = "sentence-pair"
+TRAINABLE_NAMES = (BUILTIN_TRAINABLE, "noop", "closed-form")
+"""What may be named without an import path; trainables.registry says where each lives."""
 TOY_MODELS = ("toy", "toy-random")
 BUILTIN_DATA = ("jsts", "stsb-en", "toy")
 ANGLE_LAYOUTS = ("chunked", "interleaved", "interleaved_swapped")
