@@ -98,14 +98,14 @@ def _load(spec: TrainSpec, data: DataSpec, split: Split) -> Pairs:
             Row(line=number, sentence1=pair.sentence1, sentence2=pair.sentence2, label=pair.label)
             for number, pair in enumerate(toy_pairs(split), start=1)
         ]
-        return _pairs(rows[:limit], (0.0, HIGHEST), source=f"toy/{split}")
+        return _pairs(_spread(rows, limit), (0.0, HIGHEST), source=f"toy/{split}")
     if data.name in PINNED:
         from trainables.local_files import read_file
 
         path = pinned_file(data.name, split)
         header = None if data.name == "jsts" else ("sentence1", "sentence2", "label")
         rows, notes = read_file(path, Columns(), LABEL_RANGE, header=header)
-        return _pairs(rows[:limit], LABEL_RANGE, source=PINNED[data.name][split].url, notes=notes)
+        return _pairs(_spread(rows, limit), LABEL_RANGE, source=PINNED[data.name][split].url, notes=notes)
     assert data.label_range is not None  # DataSpec requires it
     columns = Columns(**{str(ours): theirs for ours, theirs in (data.columns or {}).items()})
     if data.name is None:
@@ -116,11 +116,18 @@ def _load(spec: TrainSpec, data: DataSpec, split: Split) -> Pairs:
         if not path.is_file():
             raise InputError(where=str(path), field=f"data.{split}", value=name, allowed="no such file")
         rows, notes = read_file(path, columns, data.label_range)
-        return _pairs(rows[:limit], data.label_range, source=name, notes=notes)
+        return _pairs(_spread(rows, limit), data.label_range, source=name, notes=notes)
     from trainables.hub_data import read_hub
 
     rows = read_hub(data, split, columns, data.label_range)
-    return _pairs(rows[:limit], data.label_range, source=f"{data.name}@{data.revision or 'main'}")
+    return _pairs(_spread(rows, limit), data.label_range, source=f"{data.name}@{data.revision or 'main'}")
+
+
+def _spread(rows: list[Row], limit: int | None) -> list[Row]:
+    """`limit` rows, evenly spread and in order; all where there are no more."""
+    if limit is None or limit >= len(rows):
+        return rows
+    return [rows[index * len(rows) // limit] for index in range(limit)]
 
 
 def _pairs(rows: Iterable[Row], label_range: tuple[float, float], *, source: str, notes: tuple[str, ...] = ()) -> Pairs:

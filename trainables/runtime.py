@@ -39,6 +39,7 @@ def configure(threads: int) -> None:
 def isolated() -> Iterator[None]:
     """Leave random states, torch's defaults, logging levels and warning filters as they were before."""
     import torch
+    from transformers.utils import logging as transformers_logging
 
     # The global state of NumPy is not used here, but the libraries seed it, and a user's code may draw from it.
     numpy_state = np.random.get_state()  # noqa: NPY002
@@ -48,16 +49,20 @@ def isolated() -> Iterator[None]:
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    bars = transformers_logging.is_progress_bar_enabled()
     levels = {name: logging.getLogger(name).level for name in _QUIET_LOGGERS}
     try:
         for name in _QUIET_LOGGERS:
             logging.getLogger(name).setLevel(logging.ERROR)
+        transformers_logging.disable_progress_bar()
         with warnings.catch_warnings():
             _ignore_known_warnings()
             yield
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
+        if bars:
+            transformers_logging.enable_progress_bar()
         random.setstate(python_state)
         np.random.set_state(numpy_state)  # noqa: NPY002
         torch.set_rng_state(torch_state)

@@ -74,7 +74,7 @@ class DataSpec(_Frozen):
     label_range: tuple[Number, Number] | None = None
     """Lowest and highest label; labels are scaled from it to 0..1."""
     limit: Mapping[Literal["train", "validation", "test"], PositiveInt] | None = None
-    """First rows to use, per split; a split that is not named stays whole."""
+    """Rows to use, per split, evenly spread over the file (many are sorted by source); others stay whole."""
 
     @model_validator(mode="after")
     def _one_source(self) -> DataSpec:
