@@ -80,6 +80,10 @@ def run_study(
         rerun=tuple(rerun),
         address=address,
     )
+    if study.analysis.stopping == "sequential":
+        from sweep.waves import run_sequential
+
+        return run_sequential(study, options)
     return run_cells(study, preflight.resolved_cells(study), options)
 
 
@@ -277,7 +281,8 @@ class _Launch:
         if not heartbeat.still_mine():
             raise ClaimedError(f"study {self._study.name!r} was taken by another machine at the same moment")
         resources = self._study.resources
-        progress = Progress(Count(total=len(self._cells), before=len(self._cells) - len(todo)))
+        count = Count(total=len(self._cells), before=len(self._cells) - len(todo))
+        progress = Progress(count)
         place = Place(
             study=self._study.name,
             tracking=self._tracking,
@@ -287,7 +292,9 @@ class _Launch:
             threads=resources.cpus,
         )
         queue = CellQueue(
-            retries=self._options.retries, max_concurrent=self._options.max_concurrent, more=self._needed_next
+            retries=self._options.retries,
+            max_concurrent=self._options.max_concurrent,
+            more=lambda: self._needed_next(count),
         )
         queue.add((status.cell, status.attempt) for status in todo)
         closer = Closer(place, queue, self._spool, progress, replaces=replaces)
@@ -312,9 +319,10 @@ class _Launch:
             return EXIT_INTERRUPTED
         return 1 if results.failed or results.spooled or results.unclosed or results.troubles else 0
 
-    def _needed_next(self) -> list[tuple[Cell, int]]:
+    def _needed_next(self, count: Count) -> list[tuple[Cell, int]]:
         cells = list(self._more())
         self._cells += cells
+        count.total += len(cells)
         return [(cell, 0) for cell in cells]
 
     def _statuses_now(self) -> list[CellStatus]:
