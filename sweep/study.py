@@ -205,7 +205,7 @@ def _settings(document: Document, declared: StudyFile, variants: Mapping[str, la
             if path is not None:
                 field = (*at, layers.grid_name(path)) if at[-1] == "grid" else (*at, *path)
                 allowed = f"variant {variant!r} sets it too; a field is set by variants or by settings, not by both"
-                raise document.error(field, _value_at(layer, path), allowed)
+                raise document.error(field, document.given(field, _value_at(layer, path)), allowed)
     return out
 
 
@@ -308,7 +308,7 @@ def _check_identical(document: Document, study: Study) -> None:
             field: FieldPath = ("variants", variant)
             where = "" if setting == DEFAULT_SETTING else f" (setting {setting!r})"
             allowed = f"it means the same training as variant {other_variant!r}{where}; two variants must differ"
-            raise document.error(field, dict(study.variants[variant]), allowed)
+            raise document.error(field, document.given(field, {}), allowed)
         field = ("settings", "named", setting) if setting in _named(document) else _GRID
         allowed = f"it means the same training as setting {other_setting!r}; two settings must differ"
         raise document.error(field, setting, allowed)

@@ -60,20 +60,8 @@ def as_study_error(
         where = at[:-1] if known else at
         return document.error(where, value, allowed + suffix)
     place = (*at, *locate(path))
-    return document.error(place, _as_given(document, place, value), allowed + suffix)
-
-
-def _as_given(document: Document, place: FieldPath, value: Any) -> Any:
-    """The value as it stands in the file; a validated one may look different (a tuple, a filled-in default)."""
-    if place and place[-1] == value:
-        return value  # the name of the field itself is wrong
-    found: Any = document.data
-    for part in place:
-        in_list = isinstance(found, list) and isinstance(part, int) and part < len(found)
-        if not in_list and not (isinstance(found, dict) and part in found):
-            return MISSING if value in (None, [], {}, ()) else value
-        found = found[part]
-    return value if isinstance(found, dict) and not isinstance(value, dict) else found
+    wrong_name = bool(place) and place[-1] == value
+    return document.error(place, value if wrong_name else document.given(place, value), allowed + suffix)
 
 
 def _understood(error: Any) -> tuple[FieldPath, Any, str]:
@@ -91,8 +79,12 @@ def _understood(error: Any) -> tuple[FieldPath, Any, str]:
         return path, value, "expected one of " + str(context["expected"]).replace(" or ", ", ").replace("'", "")
     if kind in _KINDS:
         return path, value, f"expected {_KINDS[kind]}"
-    message = str(error["msg"])
-    return path, value, message.replace("Input should be", "expected")
+    message = str(error["msg"]).replace("Input should be greater", "Input should be a number greater")
+    return (
+        path,
+        value,
+        message.replace("should be less", "should be a number less").replace("Input should be", "expected"),
+    )
 
 
 def _is_tag(part: int | str) -> bool:

@@ -184,7 +184,7 @@ def _read_seeds(given: Any) -> Any:
 def label_problem(label: str) -> str | None:
     """Why a name cannot be used as a label of a run, or None."""
     if not label or label != label.strip():
-        return "expected a name without blanks around it"
+        return "expected a name that is not empty, without blanks around it"
     if len(label) > 100:
         return "expected at most 100 characters"
     if not label.isprintable() or any(char in _FORBIDDEN_IN_LABELS for char in label):

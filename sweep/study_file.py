@@ -61,6 +61,16 @@ class Document:
     written: Mapping[FieldPath, str]
     """Field -> its scalar as it stands in the file (`no` is read as False)."""
 
+    def given(self, path: Sequence[str | int], validated: Any) -> Any:
+        """The value as it stands in the file, where a validated one may look different (a tuple, a default)."""
+        found: Any = self.data
+        for part in path:
+            in_list = isinstance(found, list) and isinstance(part, int) and part < len(found)
+            if not in_list and not (isinstance(found, dict) and part in found):
+                return MISSING if validated in (None, [], {}, ()) else validated
+            found = found[part]
+        return validated if isinstance(found, dict) and not isinstance(validated, dict) else found
+
     def error(self, path: Sequence[str | int], value: object, allowed: str) -> StudyError:
         """An error at a field, with the line of the field or of the nearest block around it."""
         parts = tuple(path)

@@ -176,7 +176,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, str]] = {
             variants={"a": {"loss": "angle", "training": {"batch_size": 4}}, "b": {"loss": "cosent"}},
             settings={"grid": {"batch_size": [8, 16]}},
         ),
-        "settings.grid.batch_size", "8", "variant 'a' sets it too",
+        "settings.grid.batch_size", "[8, 16]", "variant 'a' sets it too",
     ),
     "variant and named": (
         toy(
