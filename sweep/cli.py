@@ -54,7 +54,7 @@ def _study(path: Path, seeds: int | Sequence[int] | None = None) -> Study:
 
 
 def _uri(given: str | None) -> str:
-    from sweep.tracking import default_uri
+    from sweep.tracking_uri import default_uri
 
     return given or default_uri()
 
@@ -218,10 +218,15 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
 
     found = standing(study, _uri(tracking_uri))
     if as_json:
-        click.echo(plan_view.as_json(study, found.statuses, found.warnings))
+        click.echo(plan_view.as_json(found.study, found.statuses, found.warnings, found.sequential))
         return
-    plan_view.print_table(study, found.statuses)
+    plan_view.print_table(found.study, found.statuses)
     click.echo(f"{study.name}: {plan_view.counts(found.statuses)} (* baseline)")
+    if found.sequential is not None:
+        from sweep.waves import standing_lines
+
+        for line in standing_lines(found.study, found.sequential):
+            click.echo(line)
     if with_cost:
         click.echo(str(found.estimate))
     _notice(found.warnings)
@@ -323,7 +328,7 @@ def clean(study: Path, tracking_uri: str | None) -> None:
     Example:
       sweep clean my-study.yaml
     """
-    from sweep.runner import clean_study
+    from sweep.cleaning import clean_study
 
     sys.exit(clean_study(_study(study), tracking_uri=_uri(tracking_uri)))
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, TextIO
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TextIO
 
 from analysis import schema
 from sweep.ledger import CellStatus
 from sweep.study import Study
+
+if TYPE_CHECKING:
+    from sweep.stopping import SequentialStanding
 
 STATES = (
     schema.STATE_FINISHED, schema.STATE_RUNNING, schema.STATE_TO_RUN, schema.STATE_FAILED, schema.STATE_STALE,
@@ -23,7 +27,12 @@ _COLOURS = {
 _HEAD = ("#", "state", "variant", "seed", "setting", "key", "note")
 
 
-def as_json(study: Study, statuses: Sequence[CellStatus], warnings: Sequence[str]) -> str:
+def as_json(
+    study: Study,
+    statuses: Sequence[CellStatus],
+    warnings: Sequence[str],
+    sequential: SequentialStanding | None = None,
+) -> str:
     """The machine-readable form; cells stand in the order in which they are scheduled."""
     cells: list[dict[str, Any]] = [
         {
@@ -41,7 +50,13 @@ def as_json(study: Study, statuses: Sequence[CellStatus], warnings: Sequence[str
         }
         for status in statuses
     ]
-    return json.dumps({"study": study.name, "cells": cells, "warnings": list(warnings)}, ensure_ascii=False, indent=2)
+    whole = {
+        "study": study.name,
+        "cells": cells,
+        "warnings": list(warnings),
+        "sequential": None if sequential is None else asdict(sequential),
+    }
+    return json.dumps(whole, ensure_ascii=False, indent=2)
 
 
 def counts(statuses: Sequence[CellStatus]) -> str:

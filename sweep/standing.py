@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweep.advice import study_warnings
 from sweep.estimate import Estimate, estimate_cost
 from sweep.ledger import CellStatus, RecordedRun, changed_cells, reconcile
 from sweep.preflight import planned_cells, unresolved_notices
 from sweep.study import Study
+
+if TYPE_CHECKING:
+    from sweep.stopping import SequentialStanding
 
 SHOW_WAIT_S = 10.0
 """Longest wait for a tracking store that is away, where nothing is to be written."""
@@ -20,9 +24,12 @@ class Standing:
     """A study's cells, their states, and what to know about them."""
 
     study: Study
+    """With the seeds that waves have added, in a sequential study."""
     statuses: tuple[CellStatus, ...]
     warnings: tuple[str, ...]
     estimate: Estimate
+    sequential: SequentialStanding | None = None
+    """Of a sequential study: its e-values against their thresholds."""
 
 
 def standing(study: Study, tracking_uri: str) -> Standing:
@@ -34,11 +41,18 @@ def standing(study: Study, tracking_uri: str) -> Standing:
     """
     from sweep.claim import is_live
     from sweep.places import lock_file
-    from sweep.tracking import Tracking, database_file
+    from sweep.tracking import Tracking
+    from sweep.tracking_uri import database_file
 
     tracking = Tracking(tracking_uri, wait_s=SHOW_WAIT_S)
-    cells = planned_cells(study)
     recorded = tracking.recorded_runs(study.name)
+    sequential = None
+    if study.analysis.stopping == "sequential":
+        from sweep.waves import stand
+
+        study, cells, sequential = stand(study, tracking, recorded, planned_cells)
+    else:
+        cells = planned_cells(study)
     lock = lock_file(study.name, tracking.uri, database_file(tracking.uri))
     alive = any(run.status == "RUNNING" for run in recorded) and is_live(study.name, tracking, lock)
     statuses = reconcile(cells, recorded, owner_alive=alive, match_spec=True)
@@ -48,6 +62,7 @@ def standing(study: Study, tracking_uri: str) -> Standing:
         statuses=tuple(statuses),
         warnings=tuple(warnings),
         estimate=estimate_cost(statuses, recorded, gpus=study.resources.gpus),
+        sequential=sequential,
     )
 
 

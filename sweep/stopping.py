@@ -41,7 +41,7 @@ class _Pairs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class SequentialStanding:
     """Where a sequential study stands."""
 
     decision: SequentialDecision
@@ -76,7 +76,7 @@ def _avoided(study: Study) -> tuple[int, ...]:
     return study.searched_by.seeds if study.searched_by is not None else ()
 
 
-def standing(study: Study, cells: Iterable[Cell], results: Results) -> Standing:
+def sequential_standing(study: Study, cells: Iterable[Cell], results: Results) -> SequentialStanding:
     """Decide on what is recorded.
 
     Args:
@@ -97,7 +97,7 @@ def standing(study: Study, cells: Iterable[Cell], results: Results) -> Standing:
     )
     pairs = _pairs(study, index(kept), fingerprinted=results.fingerprinted)
     used, decision = _first_decision(study, pairs, leading)
-    return Standing(
+    return SequentialStanding(
         decision=decision,
         seeds=leading[:used],
         beyond=leading[used:],

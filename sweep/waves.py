@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from analysis import schema
 from sweep.cells import Cell
-from sweep.stopping import Standing, fewest_more, seeds_after, seeds_so_far, standing, wave_size
+from sweep.stopping import SequentialStanding, fewest_more, seeds_after, seeds_so_far, sequential_standing, wave_size
 from sweep.study import Study
 
 if TYPE_CHECKING:
     from analysis.sequential import StreamState
     from analysis.tidy import Results
+    from sweep.ledger import RecordedRun
     from sweep.runner import RunOptions
     from sweep.tracking import Tracking
 
@@ -29,7 +30,8 @@ def run_sequential(study: Study, options: RunOptions) -> int:
     """
     from sweep.feed import Feed
     from sweep.runner import say
-    from sweep.tracking import Tracking, default_uri
+    from sweep.tracking import Tracking
+    from sweep.tracking_uri import default_uri
 
     tracking = Tracking(options.tracking_uri or default_uri(), on_wait=say)
     waves = SequentialWaves(study, tracking, options, say=say)
@@ -47,16 +49,13 @@ class SequentialWaves:
 
         self._tracking, self._options, self._say = tracking, options, say
         self._resolve = resolved_cells
-        recorded = {int(run.label[1]) for run in tracking.recorded_runs(study.name) if run.label[1].isdigit()}
-        self.study = study.with_seeds(seeds_so_far(study, recorded))
-        """The study with the seeds that it has by now."""
-        self._cells = self._resolve(self.study)
+        recorded = tracking.recorded_runs(study.name)
+        self.study, self._cells, self.standing = stand(study, tracking, recorded, resolved_cells)
         self._began = False
-        self.standing = self._stand()
 
     def needed_next(self) -> list[Cell]:
         """The cells that are needed next: first those of all seeds so far, then those of each further wave."""
-        self.standing = self._stand()
+        self.standing = sequential_standing(self.study, self._cells, recorded_results(self.study.name, self._tracking))
         first, self._began = not self._began, True
         if self.standing.decision.stop:
             decided = set(self.standing.seeds)
@@ -100,8 +99,22 @@ class SequentialWaves:
         most = self._options.max_concurrent
         return max(1, slots if most is None else min(slots, most))
 
-    def _stand(self) -> Standing:
-        return standing(self.study, self._cells, recorded_results(self.study.name, self._tracking))
+
+def stand(
+    study: Study, tracking: Tracking, recorded: Iterable[RecordedRun], resolve: Callable[[Study], list[Cell]]
+) -> tuple[Study, list[Cell], SequentialStanding]:
+    """The study with the seeds that waves have added, its cells, and where it stands.
+
+    Args:
+        study: As its file has it.
+        tracking: The store.
+        recorded: The runs of its cells.
+        resolve: Makes its cells.
+    """
+    seeds = {int(run.label[1]) for run in recorded if run.label[1].isdigit()}
+    study = study.with_seeds(seeds_so_far(study, seeds))
+    cells = resolve(study)
+    return study, cells, sequential_standing(study, cells, recorded_results(study.name, tracking))
 
 
 def recorded_results(name: str, tracking: Tracking) -> Results:
@@ -116,7 +129,7 @@ def recorded_results(name: str, tracking: Tracking) -> Results:
     return load(name, tracking_uri=tracking.uri)
 
 
-def standing_lines(study: Study, stands: Standing) -> list[str]:
+def standing_lines(study: Study, stands: SequentialStanding) -> list[str]:
     """Where a sequential study stands, for people: E against its threshold, and what it would still take."""
     decision = stands.decision
     lines = [_state_line(state) for state in decision.states]
@@ -145,10 +158,12 @@ def _state_line(state: StreamState) -> str:
     return line + (f" ({state.decided})" if state.decided else "")
 
 
-def _outlook(study: Study, stands: Standing) -> str:
+def _outlook(study: Study, stands: SequentialStanding) -> str:
     to_go, limit = stands.decision.seeds_to_go, study.analysis.max_seeds
     least = fewest_more(stands.decision)
-    if to_go is None:
+    if not any(state.wins or state.losses for state in stands.decision.states):
+        text = f"at least {_seeds(least)} are needed"
+    elif to_go is None:
         text = f"at the win rate so far it would never be decided; at least {_seeds(least)} more are needed"
     else:
         text = f"{_seeds(to_go)} more would decide it if the win rate so far went on"
