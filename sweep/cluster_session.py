@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import ray
@@ -30,12 +31,13 @@ class Session:
 
 
 @contextmanager
-def ray_session(address: str | None, *, cpus: int) -> Iterator[Session]:
+def ray_session(address: str | None, *, cpus: int, scratch: Path) -> Iterator[Session]:
     """Join or start Ray, and leave it as it was found.
 
     Args:
         address: Of an existing cluster, or `auto`; None: RAY_ADDRESS where it is set, else a Ray of this process's own.
         cpus: Processor cores of one cell; a local Ray is told of at least as many.
+        scratch: Folder for the files of a local Ray, which never deletes them itself.
 
     Raises:
         ClusterError: no cluster at the address.
@@ -53,6 +55,7 @@ def ray_session(address: str | None, *, cpus: int) -> Iterator[Session]:
                 address="local",
                 num_cpus=max(cpus, available_cpus()),
                 include_dashboard=False,
+                _temp_dir=str(scratch),
                 object_store_memory=OBJECT_STORE_BYTES,
                 log_to_driver=False,
                 logging_level=logging.ERROR,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from sweep.study import Study, load_study
-from sweep.tracking import default_uri
+from sweep.tracking_uri import default_uri
 
 STUDY_FILE: Final = Path("studies/toy.yaml")
 OUTPUT: Final = Path("demo")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -34,3 +35,10 @@ def lock_file(study: str, uri: str, database: Path | None) -> Path:
     """The file whose kernel lock is the claim on a study: beside the database, so that all who share it see it."""
     folder = data_folder() / "claims" if database is None else database.parent / ".sweep"
     return folder / f"{file_name(study, uri)}.lock"
+
+
+def scratch_folder(study: str, uri: str) -> Path:
+    """Where one launch of a study keeps what is gone afterwards; short, since Ray puts sockets below it."""
+    digest = hashlib.sha256(f"{study}\0{uri}".encode()).hexdigest()[:12]
+    base = Path(tempfile.gettempdir())
+    return (base if len(str(base)) <= 20 else Path("/tmp")) / f"sweep-{os.getuid()}-{digest}"

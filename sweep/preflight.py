@@ -121,7 +121,7 @@ def check_tracking(uri: str, *, nodes: int = 1) -> None:
     Raises:
         TrackingError: not a usable URI, a file that cannot be written, or a file with more than one machine.
     """
-    from sweep.tracking import absolute_uri, database_file
+    from sweep.tracking_uri import absolute_uri, database_file
 
     file = database_file(absolute_uri(uri))
     if file is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,12 +17,14 @@ from sweep.errors import ChangedStudyError, ClaimedError, StudyError, SweepError
 from sweep.interrupts import EXIT_INTERRUPTED, Interrupts
 from sweep.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
 from sweep.opening import chosen_for_rerun, open_study_run, record_spooled, settle
-from sweep.places import lock_file, spool_folder
+from sweep.places import lock_file, scratch_folder, spool_folder
 from sweep.progress import Count, Progress
 from sweep.retry import START_WAIT_S, tracking_wait_s
 from sweep.spool import Spool
 from sweep.study import Study
-from sweep.tracking import StudyRun, Tracking, absolute_uri, database_file, default_uri
+from sweep.tracking import StudyRun, Tracking
+from sweep.tracking_uri import absolute_uri, database_file, default_uri
+from sweep.versions import changed_versions
 
 DEFAULT_RETRIES = 2
 
@@ -149,6 +152,7 @@ class _Launch:
         self._kind = cells[0].kind if cells else schema.KIND_CELL
         self._tracking = Tracking(uri, wait_s=min(START_WAIT_S, tracking_wait_s()), on_wait=say)
         self._spool = Spool(spool_folder(study.name))
+        self._scratch = scratch_folder(study.name, uri)
         self._runs: list[RecordedRun] = []
 
     def run(self) -> int:
@@ -160,7 +164,7 @@ class _Launch:
         replaces = self._replaces(statuses)
         todo = self._todo(statuses, replaces)
         if todo:
-            for line in preflight.check_study(self._study):
+            for line in [*preflight.check_study(self._study), *changed_versions(self._runs)]:
                 say(f"warning: {line}")
         if not todo and not self._left_open() and self._tracking.study_run(self._study.name) is not None:
             return self._report(statuses, 0)
@@ -226,7 +230,9 @@ class _Launch:
             statuses = self._settle(study_run)
             todo = self._todo(statuses, replaces)
             if todo:
-                with ray_session(self._options.address, cpus=self._study.resources.cpus) as session:
+                shutil.rmtree(self._scratch, ignore_errors=True)  # of a launch that was killed
+                cpus = self._study.resources.cpus
+                with ray_session(self._options.address, cpus=cpus, scratch=self._scratch / "ray") as session:
                     self._interrupts.install()  # Ray has taken SIGTERM for itself
                     preflight.check_tracking(self._tracking.uri, nodes=len(session.nodes))
                     preflight.check_resources(self._study, session.nodes)
@@ -239,6 +245,7 @@ class _Launch:
             code = EXIT_INTERRUPTED
             raise
         finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
             with suppress(SweepError), self._tracking.waiting_at_most(START_WAIT_S) as tracking:
                 status = {0: "FINISHED", EXIT_INTERRUPTED: "KILLED"}.get(code, "FAILED")
                 tracking.close(study_run.run_id, status)
@@ -307,6 +314,7 @@ class _Launch:
             gpus=resources.gpus,
             spare=spare,
             stop_asked=lambda: self._interrupts.asked,
+            scratch=self._scratch / "tune",
         )
         progress.start()
         self._interrupts.deferred = True

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from sweep.errors import SweepError
+from sweep.files import write_atomically
 from sweep.recording import Recording
-from sweep.tracking import write_atomically
 
 FORMAT: Final = 1
 SUFFIX: Final = ".result.zip"

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from analysis import schema
 from sweep.errors import TrackingError, TrackingUnavailable
+from sweep.files import write_atomically
 from sweep.ledger import RecordedRun
 from sweep.recording import Input, Recording
 from sweep.retry import one_line, patiently, tracking_wait_s
+from sweep.tracking_uri import absolute_uri, database_file
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Run
 
-ENV_URI: Final = "MLFLOW_TRACKING_URI"
-DATABASE_FILE: Final = "mlflow.db"
 PARENT_TAG: Final = "mlflow.parentRunId"
 USER_TAG: Final = "mlflow.user"
 PAGE: Final = 1000
@@ -49,40 +49,6 @@ _PERMANENT: Final = frozenset(
     }
 )  # fmt: skip
 _T = TypeVar("_T")
-
-
-def default_uri() -> str:
-    """MLFLOW_TRACKING_URI, else `mlflow.db` in the current folder, which is MLflow's own default."""
-    return os.environ.get(ENV_URI) or f"sqlite:///{Path.cwd() / DATABASE_FILE}"
-
-
-def database_file(uri: str) -> Path | None:
-    """The file behind a SQLite URI; None for any other store."""
-    if not uri.startswith("sqlite:"):
-        return None
-    return Path(uri.split("sqlite:///", 1)[-1].split("?", 1)[0])
-
-
-def absolute_uri(uri: str) -> str:
-    """The URI with an absolute path, since workers run in other folders.
-
-    Raises:
-        TrackingError: not an address that MLflow's tracking can use.
-    """
-    file = database_file(uri)
-    if file is not None:
-        return f"sqlite:///{file.absolute()}"
-    scheme = uri.split(":", 1)[0] if "://" in uri else ""
-    if scheme in ("http", "https", "databricks") or scheme.split("+")[0] in ("postgresql", "mysql", "mssql"):
-        return uri.rstrip("/")
-    raise TrackingError(
-        f"tracking URI: {uri!r} is not valid; use http://HOST:PORT of an MLflow server, or sqlite:///mlflow.db"
-    )
-
-
-def is_one_machine(uri: str) -> bool:
-    """Whether the store is a file that only processes of one machine can write."""
-    return database_file(uri) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,19 +359,3 @@ def _local_path(artifact_uri: str) -> Path | None:
 
     parsed = urlparse(artifact_uri)
     return Path(unquote(parsed.path)) if parsed.scheme in ("", "file") else None
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # noqa: PTH101
-        os.replace(name, path)  # noqa: PTH105
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import ray
@@ -254,6 +254,8 @@ class TrialSweep:
     spare: int
     """Trials kept waiting beyond what fits, so that an autoscaler sees a demand."""
     stop_asked: Callable[[], bool]
+    scratch: Path
+    """Tune writes here what would restore it; nobody reads it."""
 
     def __post_init__(self) -> None:
         self.taken: dict[str, Assignment] = {}
@@ -265,7 +267,6 @@ class TrialSweep:
         for name in ("ray.tune", "ray.train", "ray.air"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.count_slots()
-        scratch = tempfile.mkdtemp(prefix="sweep-tune-")
         trainable = tune.with_resources(
             tune.with_parameters(CellTrial, place=self.place), {"cpu": self.cpus, "gpu": self.gpus}
         )
@@ -276,19 +277,15 @@ class TrialSweep:
             ),
             run_config=tune.RunConfig(
                 name="cells",
-                storage_path=scratch,
+                storage_path=str(self.scratch),
                 callbacks=[_Conductor(self)],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 verbose=0,
             ),
         )
-        try:
+        with suppress(StopSweep):
             tuner.fit()
-        except StopSweep:
-            pass
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
 
     def count_slots(self) -> None:
         """How many cells the live nodes can run at once."""

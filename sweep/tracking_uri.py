@@ -1,0 +1,46 @@
+"""Addresses of tracking stores. Light: imports no MLflow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from sweep.errors import TrackingError
+
+ENV_URI: Final = "MLFLOW_TRACKING_URI"
+DATABASE_FILE: Final = "mlflow.db"
+
+
+def default_uri() -> str:
+    """MLFLOW_TRACKING_URI, else `mlflow.db` in the current folder, which is MLflow's own default."""
+    return os.environ.get(ENV_URI) or f"sqlite:///{Path.cwd() / DATABASE_FILE}"
+
+
+def database_file(uri: str) -> Path | None:
+    """The file behind a SQLite URI; None for any other store."""
+    if not uri.startswith("sqlite:"):
+        return None
+    return Path(uri.split("sqlite:///", 1)[-1].split("?", 1)[0])
+
+
+def absolute_uri(uri: str) -> str:
+    """The URI with an absolute path, since workers run in other folders.
+
+    Raises:
+        TrackingError: not an address that MLflow's tracking can use.
+    """
+    file = database_file(uri)
+    if file is not None:
+        return f"sqlite:///{file.absolute()}"
+    scheme = uri.split(":", 1)[0] if "://" in uri else ""
+    if scheme in ("http", "https", "databricks") or scheme.split("+")[0] in ("postgresql", "mysql", "mssql"):
+        return uri.rstrip("/")
+    raise TrackingError(
+        f"tracking URI: {uri!r} is not valid; use http://HOST:PORT of an MLflow server, or sqlite:///mlflow.db"
+    )
+
+
+def is_one_machine(uri: str) -> bool:
+    """Whether the store is a file that only processes of one machine can write."""
+    return database_file(uri) is not None
