@@ -106,8 +106,8 @@ class EquivalenceFinding:
     """Equivalence against the declared margin."""
 
     margin: float
-    exact_p: float
-    """Larger of the two exact shifted one-sided sign-flip p-values."""
+    exact_p: float | None
+    """Larger of the two exact shifted one-sided sign-flip p-values; None in a sequential study."""
     tost_p: float | None
     """The same by t (two one-sided tests)."""
     t_ci90: Interval | None
