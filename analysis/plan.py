@@ -30,6 +30,7 @@ class AnalysisPlan(BaseModel):
     margin: Annotated[float, BeforeValidator(_not_bool), Field(gt=0, allow_inf_nan=False)] | None = None
     """Differences smaller than this do not matter, in units of the metric. None: no equivalence verdict."""
     stopping: Literal["fixed", "sequential"] = "fixed"
+    """Whether seeds are added until the study is decided (`sequential`) or not."""
     max_seeds: Annotated[int, BeforeValidator(_not_bool), Field(ge=1)] | None = None
     """Sequential only: seeds at which the study stops undecided."""
 

@@ -55,6 +55,7 @@ class ModelSpec(_Frozen):
     prompt: str | None = None
     """Text put before every sentence, in training and evaluation."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of weights and activations."""
     max_seq_length: PositiveInt | None = None
     """Tokens; longer sentences are cut. Default: the model's own."""
 
@@ -65,10 +66,13 @@ class DataSpec(_Frozen):
     name: str | None = None
     """`jsts`, `stsb-en`, `toy`, or a hub dataset's id; absent for local files."""
     revision: str | None = None
+    """Branch, tag or commit of a hub dataset."""
     train: str | None = None
     """Local file (CSV, TSV, JSON lines, Parquet), or the split's name in a hub dataset."""
     validation: str | None = None
+    """The same, for the split that a search may look at."""
     test: str | None = None
+    """The same, for the split that the verdict rests on."""
     columns: Mapping[Literal["sentence1", "sentence2", "label"], str] | None = None
     """Our column -> the file's column. Default: the same names."""
     label_range: tuple[Number, Number] | None = None
@@ -99,6 +103,7 @@ class LossSpec(_Frozen):
     layout: Literal["chunked", "interleaved", "interleaved_swapped"] | None = None
     """How AnglE splits an embedding into real and imaginary part; only for `angle` (default chunked)."""
     weight: Number = 1.0
+    """Factor of this term in the sum."""
     args: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the loss's constructor."""
 
