@@ -305,17 +305,27 @@ def _as_arguments(options: dict[str, Any]) -> list[str]:
 
 @main.command(short_help="Search with the same budget for every variant.")
 @study_argument
+@click.option("--max-concurrent", metavar="K", type=click.IntRange(1), help="At most K trainings at once.")
+@click.option("--retries", metavar="R", type=click.IntRange(0), default=2, show_default=True,
+              help="Retries of a training that the infrastructure lost.")  # fmt: skip
+@click.option("--address", metavar="ADDRESS", help="Ray cluster to join. Default: RAY_ADDRESS, else this machine.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path),
+              help="The frozen study. Default: x.tuned.yaml beside x.yaml.")  # fmt: skip
 @uri_option
-def tune(study: Path, **options: Any) -> None:
+def tune(study: Path, tracking_uri: str | None, **options: Any) -> None:
     """Search training fields for every variant with the same budget, then freeze the chosen settings.
+
+    The same command continues after anything. Exit code: 0 frozen, 1 a training could not be done or all trials of a
+    variant failed, 2 wrong use or file, 130 interrupted.
 
     \b
     Example:
       sweep tune my-study.yaml
+      sweep run my-study.tuned.yaml
     """
     from sweep.search import tune as search
 
-    sys.exit(search(_study(study), tracking_uri=_uri(options.pop("tracking_uri")), **options))
+    sys.exit(search(_study(study), tracking_uri=_uri(tracking_uri), **options))
 
 
 @main.command(short_help="Remove scratch files of finished cells.")

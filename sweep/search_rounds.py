@@ -116,7 +116,7 @@ class SearchRounds:
             spec=spec,
             variant=variant,
             seed=seed,
-            setting=f"trial-{number:0{len(str(self._search.trials - 1))}d}",
+            setting=trial_label(number, self._search.trials),
             variant_fields=base.variant_fields,
             digests=base.digests,
             unresolved=base.unresolved,
@@ -131,7 +131,7 @@ class SearchRounds:
         scores: Mapping[str, Mapping[str, float]],
     ) -> bool:
         """Store what came out; False while a cell of the trial has neither finished nor failed by itself."""
-        head = f"{variant} trial {trial.number + 1}/{self._search.trials} ({shown(trial.point)})"
+        head = f"{variant} {trial_label(trial.number, self._search.trials)} ({shown(trial.point)})"
         failed = [status for status in statuses if _failed_by_itself(status)]
         if any(_unfinished(status) for status in statuses):
             return False
@@ -159,6 +159,11 @@ def _failed_by_itself(status: CellStatus) -> bool:
 
 def _unfinished(status: CellStatus) -> bool:
     return status.state != schema.STATE_FINISHED and not _failed_by_itself(status)
+
+
+def trial_label(number: int, trials: int) -> str:
+    """`trial-03`: numbers start at 0 and are as wide as the budget's last."""
+    return f"trial-{number:0{len(str(trials - 1))}d}"
 
 
 def shown(point: Point) -> str:
