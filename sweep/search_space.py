@@ -56,6 +56,7 @@ class SearchBlock(Block):
     endpoint: str | None = None
     """What is maximised; default: Spearman on the validation split at the largest size."""
     sampler_seed: Seed = 0
+    """Seed of the sampler: the same search again finds the same points."""
     startup: PositiveInt = 5
     """First trials drawn at random, the same ones for every variant; TPE proposes the rest."""
     parallel: PositiveInt = 1
@@ -96,6 +97,7 @@ class SearchedBy(Block):
     split: str
     """Evaluation split that the search maximised on."""
     endpoint: str
+    """What the search maximised."""
     seeds: Seeds
     """Tuning seeds: used up; a comparison on one of them is exploratory."""
     budget: Mapping[str, PositiveInt]
@@ -103,13 +105,19 @@ class SearchedBy(Block):
     failed: Mapping[str, int]
     """Variant -> how many of these failed."""
     sampler: Literal["tpe"] = "tpe"
+    """How points were proposed."""
     sampler_seed: Seed
+    """As in `search`."""
     startup: PositiveInt
+    """As in `search`."""
     parallel: PositiveInt
+    """As in `search`."""
     space: Mapping[str, Range | tuple[Scalar, ...]]
+    """As in `search`."""
     chosen: Mapping[str, Mapping[str, Scalar]]
     """Variant -> training field -> chosen value."""
     chosen_trial: Mapping[str, int]
+    """Variant -> number of the trial that was chosen."""
     best: Mapping[str, float]
     """Variant -> mean of the endpoint over the tuning seeds; the best of many, so it flatters."""
 
