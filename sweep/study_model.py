@@ -43,7 +43,7 @@ class Overrides(Block):
     """What a variant or a named setting may override, with the study file's own nesting."""
 
     trainable: TrainableName | None = None
-    """`sentence-pair`, `noop`, `closed-form`, or one's own `module:function`."""
+    """`sentence-pair` (the default), `noop`, `closed-form`, or one's own `module:function`."""
     model: ModelFields | None = None
     """Which encoder."""
     data: DataFields | None = None
