@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import ray
+import ray._private.state
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep.errors import ClusterError, PreflightError
@@ -17,7 +18,9 @@ from sweep.retry import one_line
 ANSWER_S: Final = 120.0
 """Longest wait for a live machine's answer; the first process on it may take most of a minute to start."""
 GROWTH_S: Final = 1200.0
-"""Longest wait for a cluster to bring up its first machine that can hold a cell."""
+"""Longest wait for a cluster that grows on demand to bring up its first machine that can hold a cell."""
+UNSURE_S: Final = 60.0
+"""The same where the cluster does not tell whether it grows."""
 ACCELERATOR: Final = "accelerator_type:"
 _TINY: Final = 0.001
 Say = Callable[[str], None]
@@ -88,17 +91,18 @@ def _nodes_for(cpus: int, gpus: float, say: Say) -> list[Node]:
     nodes = [node for node in live_nodes() if fits(node, cpus, gpus)]
     if nodes:
         return nodes
-    say(f"no machine with {cpus} CPUs and {gpus:g} GPUs yet; asking the cluster for one")
+    grows = _can_grow_to(cpus, gpus)
+    wait_s = {True: GROWTH_S, False: 0.0, None: UNSURE_S}[grows]
     began = told = time.monotonic()
+    if wait_s:
+        say(f"no machine with {cpus} CPUs and {gpus:g} GPUs yet; asking the cluster for one")
     wanted = ray.remote(_nothing).options(num_cpus=cpus, num_gpus=gpus).remote()
     try:
         while not nodes:
             now = time.monotonic()
-            if now - began > GROWTH_S:
-                raise ClusterError(
-                    f"resources: no machine with {cpus} CPUs and {gpus:g} GPUs came up within {GROWTH_S / 60:.0f} "
-                    "minutes; `ray status` on the head says why"
-                )
+            if now - began >= wait_s:
+                after = f" within {wait_s / 60:.0f} min; `ray status` on the head says why" if wait_s else ""
+                raise ClusterError(f"resources: no machine with {cpus} CPUs and {gpus:g} GPUs{after or ' here'}")
             if now - told > 60:
                 say(f"still waiting for a machine ({(now - began) / 60:.0f} min)")
                 told = now
@@ -107,6 +111,17 @@ def _nodes_for(cpus: int, gpus: float, say: Say) -> list[Node]:
     finally:
         ray.cancel(wanted, force=True)
     return nodes
+
+
+def _can_grow_to(cpus: int, gpus: float) -> bool | None:
+    """Whether the autoscaler has a type of machine that can hold a cell; None where it does not tell."""
+    config = ray._private.state.state.get_cluster_config()
+    if config is None or not config.node_group_configs:
+        return None
+    return any(
+        group.max_count != 0 and group.resources.get("CPU", 0) >= cpus and group.resources.get("GPU", 0) >= gpus
+        for group in config.node_group_configs
+    )
 
 
 def _nothing() -> None:

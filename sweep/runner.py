@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from analysis import schema
 from sweep import preflight
@@ -25,6 +26,10 @@ from sweep.study import Study
 from sweep.tracking import StudyRun, Tracking
 from sweep.tracking_uri import absolute_uri, database_file, default_uri
 from sweep.versions import changed_versions
+
+if TYPE_CHECKING:
+    from sweep.cluster_checks import Pin
+    from sweep.cluster_session import Session
 
 DEFAULT_RETRIES = 2
 
@@ -235,8 +240,7 @@ class _Launch:
                 with ray_session(self._options.address, cpus=cpus, scratch=self._scratch / "ray") as session:
                     self._interrupts.install()  # Ray has taken SIGTERM for itself
                     preflight.check_tracking(self._tracking.uri, nodes=len(session.nodes))
-                    preflight.check_resources(self._study, session.nodes)
-                    code = self._train(todo, replaces, study_run, heartbeat, spare=1 if session.shared else 0)
+                    code = self._train(todo, replaces, study_run, heartbeat, self._checked(session))
                     self._interrupts.deferred = False
             else:
                 code = 0
@@ -272,16 +276,28 @@ class _Launch:
             return self._statuses_now()
         return reconcile(self._cells, settled.runs)
 
+    def _checked(self, session: Session) -> Pin | None:
+        """Check every machine before the first cell; None on this machine alone, which has been checked already."""
+        from sweep.cluster_checks import check_nodes
+
+        resources = self._study.resources
+        if not session.shared:
+            preflight.check_resources(self._study, session.nodes)
+            return None
+        device = schema.TAG_FINGERPRINT_PREFIX + "device"
+        recorded = [run.tags[device] for run in self._runs if run.status == "FINISHED" and device in run.tags]
+        return check_nodes(self._tracking.uri, cpus=resources.cpus, gpus=resources.gpus, recorded=recorded, say=say)
+
     def _train(
         self,
         todo: Sequence[CellStatus],
         replaces: dict[str, str],
         study_run: StudyRun,
         heartbeat: Heartbeat,
-        *,
-        spare: int,
+        pin: Pin | None,
     ) -> int:
         from sweep.closer import Closer
+        from sweep.cluster_checks import Pin
         from sweep.trials import TrialSweep
         from sweep.worker import Place
 
@@ -312,9 +328,10 @@ class _Launch:
             progress=progress,
             cpus=resources.cpus,
             gpus=resources.gpus,
-            spare=spare,
+            spare=0 if pin is None else 1,
             stop_asked=lambda: self._interrupts.asked,
             scratch=self._scratch / "tune",
+            pin=pin or Pin(),
         )
         progress.start()
         self._interrupts.deferred = True

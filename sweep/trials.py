@@ -9,9 +9,9 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from ray.tune.search import Searcher
 
 from sweep.cell_queue import CellQueue
 from sweep.closer import LOST, Closer
+from sweep.cluster_checks import Pin
 from sweep.progress import Progress
 from sweep.worker import Assignment, CellWorker, Outcome, Place, Standing
 
@@ -256,6 +257,8 @@ class TrialSweep:
     stop_asked: Callable[[], bool]
     scratch: Path
     """Tune writes here what would restore it; nobody reads it."""
+    pin: Pin = field(default_factory=Pin)
+    """Keeps the cells on machines of one kind."""
 
     def __post_init__(self) -> None:
         self.taken: dict[str, Assignment] = {}
@@ -267,9 +270,7 @@ class TrialSweep:
         for name in ("ray.tune", "ray.train", "ray.air"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.count_slots()
-        trainable = tune.with_resources(
-            tune.with_parameters(CellTrial, place=self.place), {"cpu": self.cpus, "gpu": self.gpus}
-        )
+        trainable = tune.with_resources(tune.with_parameters(CellTrial, place=self.place), self._resources())
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
@@ -289,18 +290,27 @@ class TrialSweep:
 
     def count_slots(self) -> None:
         """How many cells the live nodes can run at once."""
-        self.cells.set_slots(cell_slots(self.cpus, self.gpus) + self.spare)
+        self.cells.set_slots(cell_slots(self.cpus, self.gpus, self.pin.allows) + self.spare)
+
+    def _resources(self) -> tune.PlacementGroupFactory:
+        """What one cell takes, and on which machines it may."""
+        bundle = {"CPU": self.cpus, "GPU": self.gpus, **self.pin.resources}
+        bundle = {name: amount for name, amount in bundle.items() if amount}
+        if not self.pin.node_ids:
+            return tune.PlacementGroupFactory([bundle])
+        machines = {"ray.io/node-id": f"in({','.join(self.pin.node_ids)})"}
+        return tune.PlacementGroupFactory([bundle], bundle_label_selector=[machines])
 
     def standings(self) -> list[tuple[Assignment, Standing | None]]:
         """What runs now, and what each worker last told."""
         return [(work, standing_of(self.place.owner, work.launch)) for work in self.cells.out()]
 
 
-def cell_slots(cpus: int, gpus: float) -> int:
-    """How many cells of that size the live nodes of the connected cluster can run at once."""
+def cell_slots(cpus: int, gpus: float, allows: Callable[[Mapping[str, Any]], bool] = lambda node: True) -> int:
+    """How many cells of that size the live nodes of the connected cluster, as far as allowed, can run at once."""
     slots = 0
     for node in ray.nodes():  # type: ignore[no-untyped-call]
-        if node["Alive"]:
+        if node["Alive"] and allows(node):
             has = node["Resources"]
             fits = int(has.get("CPU", 0) / cpus)
             if gpus:
