@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from trainables.downloads import LABEL_RANGE, PINNED, pinned_file
+from trainables.downloads import DATA_FOLDER_VARIABLE, LABEL_RANGE, PINNED, cache_folder, pinned_file
 from trainables.errors import InputError
 from trainables.rows import Columns, Row, check_row
 from trainables.spec import SPLITS, DataSpec, TrainSpec
@@ -79,9 +80,9 @@ def load_split(spec: TrainSpec, split: Split) -> Pairs:
 
 
 def _stamp(spec: TrainSpec, data: DataSpec, split: Split) -> tuple[str, ...]:
-    """What makes a local file another file than the one read before."""
+    """What makes a file another file than the one read before."""
     if data.name is not None:
-        return ()
+        return (os.environ.get(DATA_FOLDER_VARIABLE, ""), str(cache_folder()))
     path = spec.resolve_path(getattr(data, split))
     if not path.is_file():
         return (str(path),)
