@@ -26,6 +26,7 @@ from analysis.findings import (
 from analysis.joint import over_comparisons
 from analysis.pairing import Indexed, index, pair
 from analysis.plan import AnalysisPlan
+from analysis.stopping import StoppingRule, until_stopped
 from analysis.tidy import Problem, Results
 from analysis.variants import all_pairs as test_all_pairs
 from analysis.variants import friedman
@@ -58,6 +59,16 @@ def compare(
     """
     indexed = index(results)
     used = plan_in_force(results, plan=plan, baseline=baseline, endpoints=indexed.endpoints, variants=indexed.variants)
+    if used.stopping == "sequential" and used.baseline is not None:
+        rule = StoppingRule(
+            primary=used.primary,
+            alpha=used.alpha,
+            margin=used.margin,
+            max_seeds=used.max_seeds,
+            baseline=used.baseline,
+        )
+        results = until_stopped(results, rule, allow_unverified=allow_unverified)
+        indexed = index(results)
     treatments = [v for v in indexed.variants if v != used.baseline]
     frame = Frame(
         plan=used,

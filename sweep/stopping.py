@@ -1,43 +1,19 @@
-"""When a sequential study stops: the e-values of its seeds, taken one by one in their order.
-
-Seeds are trained in waves and several at once, so more may be recorded than the decision needed. The decision is
-therefore made on every leading part of the seed list, and the first part that decides is the one that counts:
-whatever was trained beyond it, in whatever order, changes nothing.
-"""
+"""Where a sequential study stands, and how many seeds its next wave takes. The rule itself is analysis.stopping's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from analysis import schema
 from sweep.cells import Cell
 from sweep.study import Study
 
 if TYPE_CHECKING:
-    from analysis.pairing import Indexed
-    from analysis.sequential import SequentialDecision, Stream, StreamState
+    from analysis.sequential import SequentialDecision, StreamState
     from analysis.tidy import Results
-
-SUSPICIOUS_ZEROS: Final = 5
-"""Seeds after which differences that are all exactly zero stop a study: more of them would show nothing else."""
-
-Scores = dict[tuple[str, int], float]
-"""(setting, seed) -> score."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pairs:
-    """One primary endpoint of one treatment, over all settings."""
-
-    treatment: str
-    endpoint: str
-    scores: Scores
-    baseline_scores: Scores
-    treatment_failed: frozenset[int]
-    baseline_failed: frozenset[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +24,9 @@ class SequentialStanding:
     seeds: tuple[int, ...]
     """The leading seeds that the decision rests on."""
     beyond: tuple[int, ...]
-    """Leading seeds that are recorded too but came after the decision."""
+    """Seeds that are recorded too but came after the decision to stop."""
     missing: tuple[int, ...]
-    """Seeds of the list with a cell that has neither finished nor failed by itself."""
+    """Seeds with a cell that has neither finished nor failed by itself."""
 
 
 def seeds_so_far(study: Study, recorded: Collection[int]) -> tuple[int, ...]:
@@ -85,125 +61,46 @@ def sequential_standing(study: Study, cells: Iterable[Cell], results: Results) -
         results: What is recorded of it.
     """
     from analysis.pairing import index
+    from analysis.stopping import StoppingRule, has_ended, leading_seeds, stopping_point
 
-    ended = {record.cell for record in results.cells if _ended(record.state, record.failure_kind)}
+    ended = {record.cell for record in results.cells if has_ended(record.state, record.failure_kind)}
+    cells = list(cells)
     waiting = {cell.seed for cell in cells if cell.key not in ended}
-    leading = _leading(study.seeds, waiting)
     current = {cell.key for cell in cells}
-    kept = replace(
-        results,
-        cells=tuple(record for record in results.cells if record.cell in current),
-        table=results.table[results.table[schema.COLUMN_CELL].isin(current)],
+    indexed = index(
+        replace(
+            results,
+            cells=tuple(record for record in results.cells if record.cell in current),
+            table=results.table[results.table[schema.COLUMN_CELL].isin(current)],
+        )
     )
-    pairs = _pairs(study, index(kept), fingerprinted=results.fingerprinted)
-    used, decision = _first_decision(study, pairs, leading)
+    plan = study.analysis
+    point = stopping_point(
+        indexed,
+        rule=StoppingRule(
+            primary=_primaries(study, indexed.endpoints),
+            alpha=plan.alpha,
+            margin=plan.margin,
+            max_seeds=plan.max_seeds,
+            baseline=study.baseline,
+        ),
+        treatments=[variant for variant in study.variants if variant != study.baseline],
+        leading=leading_seeds(study.seeds, waiting),
+        fingerprinted=results.fingerprinted,
+    )
     return SequentialStanding(
-        decision=decision,
-        seeds=leading[:used],
-        beyond=leading[used:],
+        decision=point.decision,
+        seeds=point.seeds,
+        beyond=point.beyond,
         missing=tuple(seed for seed in study.seeds if seed in waiting),
     )
 
 
-def _ended(state: str, failure_kind: str | None) -> bool:
-    return state == schema.STATE_FINISHED or (state == schema.STATE_FAILED and failure_kind == schema.FAILURE_CELL)
-
-
-def _leading(seeds: Sequence[int], waiting: Collection[int]) -> tuple[int, ...]:
-    first = next((position for position, seed in enumerate(seeds) if seed in waiting), len(seeds))
-    return tuple(seeds[:first])
-
-
-def _pairs(study: Study, indexed: Indexed, *, fingerprinted: bool) -> list[_Pairs]:
-    """Every primary endpoint of every treatment; the pairs are those that the report uses."""
-    from analysis.pairing import pair
-
-    out = []
-    for treatment in (variant for variant in study.variants if variant != study.baseline):
-        by_setting = {
-            setting: pair(
-                indexed,
-                treatment=treatment,
-                baseline=study.baseline,
-                setting=setting,
-                fingerprinted=fingerprinted,
-                allow_unverified=False,
-            )
-            for setting in indexed.settings
-        }
-        failed = {
-            side: frozenset(drop.seed for one in by_setting.values() for drop in one.dropped if drop.loss_for == side)
-            for side in (treatment, study.baseline)
-        }
-        for endpoint in _primaries(study, indexed.endpoints):
-            scores, baseline_scores = (
-                {
-                    (setting, seed): value
-                    for setting, one in by_setting.items()
-                    for seed, value in zip(one.seeds, getattr(one, side).get(endpoint, ()), strict=False)
-                    if not math.isnan(value)
-                }
-                for side in ("treatment", "baseline")
-            )
-            out.append(
-                _Pairs(
-                    treatment=treatment,
-                    endpoint=endpoint,
-                    scores=scores,
-                    baseline_scores=baseline_scores,
-                    treatment_failed=failed[treatment],
-                    baseline_failed=failed[study.baseline],
-                )
-            )
-    return out
-
-
 def _primaries(study: Study, recorded: Sequence[str]) -> tuple[str, ...]:
     """As declared; else the largest recorded size's test Spearman, as the report chooses it."""
-    if study.primary:
-        return study.primary
-    known = [schema.parse_endpoint(name) for name in recorded]
-    dims = [endpoint.dim for endpoint in known if endpoint.metric == "test/spearman"]
-    return (str(schema.Endpoint("test/spearman", max(dims))),) if dims else ()
+    from analysis.declared import default_primaries
 
-
-def _first_decision(study: Study, pairs: Sequence[_Pairs], leading: Sequence[int]) -> tuple[int, SequentialDecision]:
-    """(seeds used, decision) on the shortest leading part that stops the study, else on all of it."""
-    from analysis.sequential import decide_sequential
-
-    plan = study.analysis
-    for used in range(len(leading) + 1):
-        streams = [_stream(one, leading[:used]) for one in pairs]
-        decision = decide_sequential(
-            streams, alpha=plan.alpha, margin=plan.margin, seeds=used, max_seeds=plan.max_seeds
-        )
-        if not decision.stop and used >= SUSPICIOUS_ZEROS and all(_only_zeros(state) for state in decision.states):
-            why = f"all differences of {used} seeds are exactly 0: was one training evaluated twice?"
-            decision = replace(decision, stop=True, why=why)
-        if used and decision.stop:
-            return used, decision
-    return len(leading), decision
-
-
-def _only_zeros(state: StreamState) -> bool:
-    return state.ties > 0 and state.wins == state.losses == 0
-
-
-def _stream(pairs: _Pairs, seeds: Sequence[int]) -> Stream:
-    from analysis.sequential import Stream, seed_differences
-
-    used = set(seeds)
-
-    def of(scores: Mapping[tuple[str, int], float]) -> Scores:
-        return {key: value for key, value in scores.items() if key[1] in used}
-
-    return Stream(
-        treatment=pairs.treatment,
-        endpoint=pairs.endpoint,
-        differences=seed_differences(of(pairs.scores), of(pairs.baseline_scores)),
-        treatment_failures=len(pairs.treatment_failed & used),
-        baseline_failures=len(pairs.baseline_failed & used),
-    )
+    return study.primary or default_primaries(recorded, every_dim=False)
 
 
 def fewest_more(decision: SequentialDecision) -> int:
