@@ -46,7 +46,7 @@ def noop(**changes: Any) -> dict[str, Any]:
         "version": 1,
         "name": "noop-study",
         "trainable": "noop",
-        "variants": {"a": {"options": {"x": 1}}, "b": {"options": {"x": 2}}},
+        "variants": {"a": {"options": {"sleep_s": 0.0}}, "b": {"options": {"sleep_s": 0.001}}},
         "seeds": 6,
     }
     data.update(changes)

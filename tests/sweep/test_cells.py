@@ -144,4 +144,4 @@ def test_the_articles_cells(tmp_path: Path) -> None:
 
 
 def test_every_cell_knows_what_variants_declare(tmp_path: Path) -> None:
-    assert cells(tmp_path, noop())[0].variant_fields == ("options.x",)
+    assert cells(tmp_path, noop())[0].variant_fields == ("options.sleep_s",)

@@ -1,0 +1,216 @@
+"""The `sweep` command: help, exit codes, exact messages, options that arrive."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sweep import runner
+from sweep.cli import main
+from sweep.errors import ClusterError, TrackingUnavailable
+from sweep.study import Study
+from tests.sweep.studies import noop, toy, write
+
+COMMANDS = ["init", "check", "plan", "status", "run", "submit", "tune", "clean"]
+HEAVY = [
+    "torch", "ray", "mlflow", "transformers", "sentence_transformers", "datasets", "optuna", "scipy", "pandas",
+    "matplotlib", "numpy",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def sweep(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def test_commands_stand_in_the_order_of_their_use() -> None:
+    assert list(main.commands) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command: str) -> None:
+    done = sweep(command, "--help")
+    assert done.exit_code == 0
+    assert f"Example:\n    sweep {command} " in done.stdout
+
+
+def test_version() -> None:
+    assert sweep("--version").stdout == "sweep, version 0.1.0\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_is_light(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom sweep.cli import main\n"
+        f"try: main({arguments!r})\nexcept SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
+def test_plan_is_light(tmp_path: Path) -> None:
+    path = write(tmp_path, toy())
+    heavy = [name for name in HEAVY if name != "numpy"]
+    code = (
+        "import sys\nfrom sweep.cli import main\n"
+        f"try: main(['plan', {str(path)!r}])\nexcept SystemExit: pass\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "status", "run", "tune", "clean"])
+def test_a_wrong_study_file_is_one_line_and_exit_2(command: str, tmp_path: Path) -> None:
+    path = write(tmp_path, toy(lose="angle"))
+    done = sweep(command, path)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"sweep: {path}:21: lose: 'angle' is not valid; there is no such field;")
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "status", "run", "tune", "clean"])
+def test_no_such_file(command: str) -> None:
+    done = sweep(command, "nowhere.yaml")
+    assert done.exit_code == 2
+    assert done.stderr == "sweep: nowhere.yaml: study: 'nowhere.yaml' is not valid; there is no such file\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan"],
+        ["plan", "study.yaml", "--nonsense"],
+        ["nonsense"],
+        ["run", "study.yaml", "--seeds", "five"],
+        ["run", "study.yaml", "--seeds", "0"],
+        ["run", "study.yaml", "--seeds", "1,1"],
+        ["run", "study.yaml", "--seeds", "1,,2"],
+        ["run", "study.yaml", "--seeds", "-3"],
+        ["run", "study.yaml", "--max-concurrent", "0"],
+        ["run", "study.yaml", "--retries", "-1"],
+        ["submit", "study.yaml"],
+    ],
+)
+def test_wrong_use_is_exit_2(arguments: list[str], tmp_path: Path) -> None:
+    write(tmp_path, noop())
+    done = sweep(*arguments)
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+
+
+def test_wrong_tracking_uri(tmp_path: Path) -> None:
+    done = sweep("plan", write(tmp_path, noop()), "--tracking-uri", "mlruns")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "tracking URI: 'mlruns' is not valid" in done.stderr
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `sweep run` hands to the runner."""
+    seen: dict[str, Any] = {}
+
+    def run_study(study: Study, **options: Any) -> int:
+        seen.update(study=study, **options)
+        return 1
+
+    monkeypatch.setattr("sweep.runner.run_study", run_study)
+    return seen
+
+
+def test_options_of_run_arrive(tmp_path: Path, launched: dict[str, Any]) -> None:
+    flags = ["--retry-failed", "--accept-changes", "--tracking-uri", "http://head:5000", "--rerun", "abc"]
+    numbers = ["--seeds", 7, "--max-concurrent", 3, "--retries", 1]
+    done = sweep("run", write(tmp_path, noop()), *flags, *numbers)
+    assert done.exit_code == 1
+    assert launched.pop("study").seeds == tuple(range(7))
+    assert launched == {
+        "tracking_uri": "http://head:5000",
+        "max_concurrent": 3,
+        "retries": 1,
+        "retry_failed": True,
+        "accept_changes": True,
+        "rerun": ("abc",),
+        "address": None,
+    }
+
+
+def test_a_list_of_seeds(tmp_path: Path, launched: dict[str, Any]) -> None:
+    sweep("run", write(tmp_path, noop()), "--seeds", "4,2")
+    assert launched["study"].seeds == (4, 2)
+
+
+@pytest.mark.parametrize(("variable", "expected"), [("http://there:1", "http://there:1"), (None, "sqlite:///")])
+def test_default_tracking_uri(
+    variable: str | None, expected: str, tmp_path: Path, launched: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
+    sweep("run", write(tmp_path, noop()))
+    assert launched["tracking_uri"].startswith(expected)
+    assert variable or launched["tracking_uri"].endswith(f"{tmp_path}/mlflow.db")
+
+
+def test_run_takes_the_options_of_the_runner() -> None:
+    """The real signature, so that a renamed option cannot hide behind the stand-in."""
+    names = {option.name for option in main.commands["run"].params} - {"study"}
+    assert names <= set(inspect.signature(runner.run_study).parameters)
+
+
+def test_submit_passes_the_options_of_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr("sweep.submit.submit_study", lambda study, **options: seen.update(options) or 0)
+    path = write(tmp_path, noop())
+    given = ["--seeds", "0,3", "--retry-failed", "--rerun", "x", "--rerun", "y", "--retries", "0"]
+    done = sweep("submit", path, "--address", "http://head:8265", "--no-wait", *given)
+    assert done.exit_code == 0
+    assert (seen["address"], seen["wait"]) == ("http://head:8265", False)
+    run = main.commands["run"]
+    there = run.make_context("run", [str(path), *seen["run_options"]]).params
+    here = run.make_context("run", [str(path), *given]).params
+    assert there == here
+
+
+@pytest.mark.parametrize(("error", "code"), [(ClusterError("no cluster"), 2), (TrackingUnavailable("away"), 1)])
+def test_an_errors_own_exit_code(error: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> int:
+        raise error
+
+    monkeypatch.setattr("sweep.runner.run_study", fail)
+    done = sweep("run", write(tmp_path, noop()))
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "", f"sweep: {error}\n")
+
+
+def test_check_says_valid(tmp_path: Path) -> None:
+    path = write(tmp_path, toy())
+    done = sweep("check", path)
+    assert (done.exit_code, done.stdout) == (0, f"{path}: valid, 12 cells\n")
+    assert json.loads(sweep("check", path, "--json").stdout) == {
+        "study": "toy-study", "valid": True, "error": None, "warnings": [],
+    }  # fmt: skip
+
+
+def test_check_reads_the_data(tmp_path: Path) -> None:
+    data = {"train": "no.csv", "test": "no.csv", "label_range": [0, 5]}
+    path = write(tmp_path, toy(data=data))
+    done = sweep("check", path)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert "no.csv" in done.stderr
+    found = json.loads(sweep("check", path, "--json").stdout)
+    assert found["valid"] is False
+    assert f"sweep: {found['error']}\n" == done.stderr

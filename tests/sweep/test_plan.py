@@ -1,0 +1,179 @@
+"""`sweep plan` and `sweep status`: cells, states, cost, and what to know."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from analysis import schema
+from sweep import plan_view
+from sweep.cells import Cell
+from sweep.cli import main
+from sweep.estimate import estimate_cost
+from sweep.ledger import CellStatus, RecordedRun
+from sweep.preflight import planned_cells
+from sweep.study import Study, load_study
+from tests.sweep.studies import ARTICLE, noop, toy, write
+
+ROOT = Path(__file__).parents[2]
+CELL_FIELDS = {"key", "variant", "seed", "setting", "state", "spec"}
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+def sweep(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def recorded(cell: Cell, *, seconds: float = 60, status: str = "FINISHED", **tags: str) -> RecordedRun:
+    """A run as the store would give it."""
+    own = {
+        schema.TAG_CELL: cell.key,
+        schema.TAG_SPEC: cell.spec_key,
+        schema.TAG_VARIANT: cell.variant,
+        schema.TAG_SEED: str(cell.seed),
+        schema.TAG_SETTING: cell.setting,
+        schema.TAG_FIELDS: json.dumps(cell.spec.flat()),
+    }
+    end = None if status == "RUNNING" else int(seconds * 1000)
+    return RecordedRun(run_id=cell.key[:8], status=status, tags={**own, **tags}, start_ms=0, end_ms=end)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> list[RecordedRun]:
+    """What the store knows; a test fills it."""
+    runs: list[RecordedRun] = []
+    monkeypatch.setattr("sweep.tracking.Tracking.recorded_runs", lambda self, study, kind=None: runs)
+    return runs
+
+
+def loaded(folder: Path, study: dict[str, Any] | str) -> Study:
+    return load_study(write(folder, study))
+
+
+def test_the_articles_ten_cells() -> None:
+    done = sweep("plan", ROOT / "studies" / "angle_mrl_jsts.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    plan = json.loads(done.stdout)
+    assert plan["study"] == "angle-mrl-jsts"
+    assert [(cell["seed"], cell["variant"], cell["setting"]) for cell in plan["cells"]] == [
+        (seed, variant, "default") for seed in range(5) for variant in ("chunked", "interleaved")
+    ]
+    for cell in plan["cells"]:
+        assert cell.keys() >= CELL_FIELDS
+        assert cell["state"] == "to_run"
+        assert cell["spec"].items() >= {
+            "model.name": "cl-nagoya/ruri-v3-130m",
+            "data.name": "jsts",
+            "matryoshka_dims": [32, 64, 128, 256, 512],
+            "batch_size": 32,
+            "learning_rate": 2e-5,
+            "epochs": 3.0,
+            "loss": "angle",
+            "loss.layout": cell["variant"],
+            "seed": cell["seed"],
+        }.items()  # fmt: skip
+    assert len({cell["key"] for cell in plan["cells"]}) == 10
+    assert any(line.startswith("5 seeds cannot reach alpha = .05") for line in plan["warnings"])
+
+
+def test_json_is_alone_on_stdout(tmp_path: Path) -> None:
+    done = sweep("plan", write(tmp_path, ARTICLE), "--json")
+    json.loads(done.stdout)
+    assert done.stderr == ""
+
+
+def test_it_works_without_model_or_data_and_says_so(tmp_path: Path) -> None:
+    data = {"train": "no.csv", "test": "no.csv", "label_range": [0, 5]}
+    variants = {"a": {"loss": "angle"}, "b": {"loss": "nowhere:Loss"}}
+    done = sweep("plan", write(tmp_path, toy(model={"name": "nobody/nothing"}, data=data, variants=variants)))
+    assert done.exit_code == 0
+    for what in ("model nobody/nothing", "data no.csv", "module nowhere"):
+        assert f"warning: digest unresolved: {what}" in done.stderr
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_the_table_off_a_terminal(tmp_path: Path) -> None:
+    done = sweep("plan", write(tmp_path, noop(seeds=2)))
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["#", "state", "variant", "seed", "setting", "key", "note"]
+    assert [line.split()[:6] for line in lines[1:5]] == [
+        ["1", "to", "run", "a", "*", "0"],
+        ["2", "to", "run", "b", "0", "default"],
+        ["3", "to", "run", "a", "*", "1"],
+        ["4", "to", "run", "b", "1", "default"],
+    ]
+    assert lines[5] == "noop-study: 4 cells: 4 to run (* baseline)"
+    assert lines[6] == "4 cells to run; their cost is unknown until one has finished"
+    assert "\x1b" not in done.output
+
+
+def test_the_table_on_a_terminal(tmp_path: Path) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    study = loaded(tmp_path, noop(seeds=1))
+    out = Terminal()
+    plan_view.print_table(study, [CellStatus(cell=cell, state="finished") for cell in planned_cells(study)], out)
+    assert "finished" in out.getvalue()
+
+
+def test_states_of_recorded_cells(tmp_path: Path, store: list[RecordedRun]) -> None:
+    path = write(tmp_path, noop(seeds=2))
+    cells = planned_cells(load_study(path))
+    store += [
+        recorded(cells[0]),
+        recorded(cells[1], status="FAILED", **{schema.TAG_FAILURE: "loss became NaN", schema.TAG_FAILURE_KIND: "cell"}),
+        recorded(cells[2], status="RUNNING"),
+    ]
+    found = json.loads(sweep("status", path, "--json").stdout)["cells"]
+    assert [cell["state"] for cell in found] == ["finished", "failed", "stale", "to_run"]
+    assert found[1]["reason"] == "loss became NaN"
+    assert (
+        sweep("status", path)
+        .stdout.splitlines()[-1]
+        .startswith("noop-study: 4 cells: 1 finished, 1 to run, 1 failed, 1 stale")
+    )
+
+
+def test_more_seeds_show_what_is_left(tmp_path: Path, store: list[RecordedRun]) -> None:
+    path = write(tmp_path, noop(seeds=5))
+    store += [recorded(cell) for cell in planned_cells(load_study(path))]
+    found = json.loads(sweep("plan", path, "--seeds", 8, "--json").stdout)["cells"]
+    assert [cell["state"] for cell in found] == ["finished"] * 10 + ["to_run"] * 6
+
+
+def test_changed_fields_are_named(tmp_path: Path, store: list[RecordedRun]) -> None:
+    store += [recorded(cell) for cell in planned_cells(loaded(tmp_path, noop(seeds=2)))]
+    found = json.loads(sweep("plan", write(tmp_path, noop(seeds=2, training={"batch_size": 4})), "--json").stdout)
+    assert [cell["changed_fields"] for cell in found["cells"]] == [["batch_size"]] * 4
+    assert any(line.startswith("changed since it was recorded: batch_size, in 4 cells") for line in found["warnings"])
+    assert "4 finished cells are recorded under this name but not described by the study file" in found["warnings"]
+
+
+def test_cost_from_recorded_cells(tmp_path: Path) -> None:
+    study = loaded(tmp_path, noop(seeds=3, settings={"grid": {"batch_size": [4, 16]}}))
+    cells = planned_cells(study)
+    runs = [recorded(cells[0], seconds=60), recorded(cells[2], seconds=600)]
+    statuses = [CellStatus(cell=cell, state="finished" if cell in (cells[0], cells[2]) else "to_run") for cell in cells]
+    found = estimate_cost(statuses, runs, gpus=0.5)
+    assert (found.cells, found.basis) == (10, 2)
+    assert found.cell_s == 5 * 60 + 5 * 600
+    assert found.gpu_s == found.cell_s / 2
+    assert str(found) == "10 cells to run: about 55 min of cell time, 0.5 GPU-hours (from 2 finished cells)"
+
+
+def test_nothing_left_costs_nothing(tmp_path: Path) -> None:
+    cells = planned_cells(loaded(tmp_path, noop(seeds=1)))
+    statuses = [CellStatus(cell=cell, state="finished") for cell in cells]
+    assert str(estimate_cost(statuses, [recorded(cell) for cell in cells], gpus=0)) == "nothing to run"
