@@ -19,7 +19,7 @@ _QUIET_LOGGERS: Final = ("sentence_transformers", "transformers", "datasets", "a
 
 
 def configure(threads: int) -> None:
-    """Fix the number of compute threads of this process; call it before anything is computed.
+    """Fix the number of compute threads of this process; call it before anything is computed, as often as one likes.
 
     Args:
         threads: For torch, OpenMP, MKL and the tokenizers, which would otherwise take all cores.
@@ -30,9 +30,11 @@ def configure(threads: int) -> None:
         os.environ[name] = str(threads)
     # Forked workers of a process that has tokenized in parallel would deadlock, and one cell has few threads anyway.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    import torch
+    # torch reads them when it is imported; importing it here would cost seconds in processes that never need it.
+    if "torch" in sys.modules:
+        import torch
 
-    torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
 
 
 @contextmanager
