@@ -313,6 +313,7 @@ class _Launch:
             parent_run_id=study_run.run_id,
             owner=self._owner.owner,
             threads=resources.cpus,
+            shown=next(iter(self._study.primary), ""),
         )
         queue = CellQueue(
             retries=self._options.retries,

@@ -42,6 +42,8 @@ class Place:
     parent_run_id: str
     owner: str
     threads: int
+    shown: str = ""
+    """The endpoint shown while the sweep runs; where a cell lacks it, its first score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ class Outcome:
     """The whole story of a failure whose recording did not succeed; empty where it did."""
     seconds: float = 0.0
     score: tuple[str, float] | None = None
-    """The first score, to show."""
+    """What is shown of its scores."""
     packed: bytes | None = None
     """A result that could not be recorded, as a spool file."""
 
@@ -130,7 +132,12 @@ class CellWorker:
             return self._failed(work, run, error)
         tell(Standing(phase="record", run_id=run_id))
         seconds = time.monotonic() - began
-        score = next(iter(result.scores.items()), None)
+        scores = result.scores
+        score = (
+            (self.place.shown, scores[self.place.shown])
+            if self.place.shown in scores
+            else next(iter(scores.items()), None)
+        )
         try:
             run = run or self._create(work, self.place.tracking)
             self.place.tracking.record(run, recording, complete=True)
@@ -146,10 +153,13 @@ class CellWorker:
 
     def _train(self, cell: Cell, report: Callable[[Progress], None]) -> TrainResult:
         from trainables.registry import load_trainable
+        from trainables.runtime import configure
         from trainables.user_code import add_to_import_path
 
         add_to_import_path(cell.spec.root)
-        return load_trainable(cell.spec.trainable, cell.spec.root)(cell.spec, report)
+        trainable = load_trainable(cell.spec.trainable, cell.spec.root)
+        configure(self.place.threads)  # again: loading it may have imported torch
+        return trainable(cell.spec, report)
 
     def _tags(self, work: Assignment) -> dict[str, str]:
         return {
