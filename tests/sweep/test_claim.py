@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sweep import claim
+from sweep.claim import BEAT_S, DEAD_AFTER_S, Beat, Owner, StudyLock, is_locked, other_machine_alive
+from sweep.errors import ClaimedError
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from sweep.claim import Owner, StudyLock
+lock = StudyLock(Path(sys.argv[1]))
+lock.acquire("study", Owner.here())
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_and_a_killed_one_never_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "claims" / "study.lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert is_locked(path)
+        with pytest.raises(ClaimedError, match=f"process {holder.pid}"):
+            StudyLock(path).acquire("study", Owner.here())
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert holder.stdout is not None
+        holder.stdout.close()
+    assert not is_locked(path)
+    lock = StudyLock(path)
+    lock.acquire("study", Owner.here())
+    lock.release()
+    assert not is_locked(path)
+
+
+def a_beat(age_s: float, *, host: str = "elsewhere", boot: str = "b", beat: int = 3) -> str:
+    fields = {"owner": f"{host}:1:x", "host": host, "boot": boot, "pid": 1, "time": time.time() - age_s, "beat": beat}
+    return json.dumps(fields)
+
+
+ME = Owner.here()
+
+
+@pytest.mark.parametrize(
+    ("stored", "alive"),
+    [
+        (None, False),
+        ("not json", False),
+        (a_beat(1), True),
+        (a_beat(DEAD_AFTER_S + 5), False),
+        (a_beat(1, beat=-1), False),  # it said good-bye
+        (a_beat(1, host=ME.host, boot=ME.boot), False),  # this machine: the kernel lock has answered
+        (a_beat(1, host=ME.host, boot="before the restart"), True),
+    ],
+)
+def test_heartbeat_of_another_machine(stored: str | None, alive: bool) -> None:
+    assert (other_machine_alive(lambda: stored, ME) is not None) is alive
+
+
+@pytest.mark.parametrize("beating", [True, False])
+def test_a_clock_that_is_ahead_is_watched_instead_of_believed(beating: bool) -> None:
+    beats = iter([a_beat(-3600, beat=3), a_beat(-3600, beat=4 if beating else 3)])
+    assert (other_machine_alive(lambda: next(beats), ME, watch_s=0) is not None) is beating
+
+
+def test_the_watch_is_longer_than_a_beat_and_death_takes_several() -> None:
+    assert claim.other_machine_alive.__kwdefaults__["watch_s"] > BEAT_S
+    assert DEAD_AFTER_S >= 3 * BEAT_S
+
+
+def test_a_beat_with_unknown_fields_is_no_beat() -> None:
+    assert Beat.parse('{"owner": "x", "colour": "red"}') is None
