@@ -57,6 +57,8 @@ class SequentialWaves:
         """The cells that are needed next: first those of all seeds so far, then those of each further wave."""
         self.standing = sequential_standing(self.study, self._cells, recorded_results(self.study.name, self._tracking))
         first, self._began = not self._began, True
+        if not self.standing.decision.states:
+            return list(self._cells) if first else []  # one variant: nothing to decide
         if self.standing.decision.stop:
             decided = set(self.standing.seeds)
             return [cell for cell in self._cells if cell.seed in decided] if first else []
