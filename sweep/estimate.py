@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from analysis import schema
-from sweep.ledger import CellStatus, RecordedRun
+from sweep.ledger import CellStatus, RecordedRun, to_run
 from sweep.progress import duration
 
 
@@ -16,7 +16,7 @@ class Estimate:
     """Time of the cells that are left."""
 
     cells: int
-    """Cells to run."""
+    """Cells that a plain `sweep run` schedules."""
     basis: int
     """Recorded cells that the estimate rests on; 0: nothing is known yet."""
     cell_s: float
@@ -51,6 +51,6 @@ def estimate_cost(statuses: Sequence[CellStatus], recorded: Sequence[RecordedRun
             setting = run.tags.get(schema.TAG_SETTING, schema.DEFAULT_SETTING)
             seconds.setdefault(setting, []).append((run.end_ms - run.start_ms) / 1000)
     everything = [value for values in seconds.values() for value in values]
-    left = [status for status in statuses if status.state != schema.STATE_FINISHED]
+    left = to_run(statuses, retry_failed=False)
     total = sum(median(seconds.get(status.cell.setting) or everything or [0.0]) for status in left)
     return Estimate(cells=len(left), basis=len(everything), cell_s=total, gpu_s=total * gpus)

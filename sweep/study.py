@@ -96,6 +96,8 @@ class Study:
         Raises:
             ValueError: no seeds, one twice, or one out of range.
         """
+        if (seeds if isinstance(seeds, int) else len(seeds)) * len(self.specs) > MAX_CELLS:
+            raise ValueError(f"more seeds than make {MAX_CELLS} cells")
         if isinstance(seeds, int):
             chosen = [*self.seeds[:seeds]]
             following = max(self.seeds) + 1
@@ -108,8 +110,6 @@ class Study:
             raise ValueError(f"{chosen} names a seed twice")
         if not all(0 <= seed <= MAX_SEED for seed in chosen):
             raise ValueError(f"expected whole numbers from 0 to {MAX_SEED}")
-        if len(chosen) * len(self.specs) > MAX_CELLS:
-            raise ValueError(f"{len(chosen)} seeds make more than {MAX_CELLS} cells")
         return replace(self, seeds=tuple(chosen))
 
 

@@ -119,9 +119,11 @@ def _read_text(path: Path) -> str:
     try:
         if path.is_dir():
             raise _error(path, None, "study", str(path), "it is a folder; expected a study file")
-        if path.is_file() and path.stat().st_size > MAX_BYTES:
-            raise _error(path, None, "study", f"{path.stat().st_size} bytes", f"expected at most {MAX_BYTES} bytes")
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)  # bounded: it may be a device without end
+        if len(content) > MAX_BYTES:
+            raise _error(path, None, "study", "...", f"expected at most {MAX_BYTES} bytes")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise _error(path, None, "study", str(path), "there is no such file") from None
     except UnicodeDecodeError as error:

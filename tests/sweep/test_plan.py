@@ -173,6 +173,15 @@ def test_cost_from_recorded_cells(tmp_path: Path) -> None:
     assert str(found) == "10 cells to run: about 55 min of cell time, 0.5 GPU-hours (from 2 finished cells)"
 
 
+def test_a_cell_that_failed_by_itself_is_not_run_again_unasked(tmp_path: Path) -> None:
+    cells = planned_cells(loaded(tmp_path, noop(seeds=1)))
+    statuses = [
+        CellStatus(cell=cells[0], state="failed", failure_kind=schema.FAILURE_CELL),
+        CellStatus(cell=cells[1], state="failed", failure_kind=schema.FAILURE_INFRASTRUCTURE),
+    ]
+    assert estimate_cost(statuses, [], gpus=0).cells == 1
+
+
 def test_nothing_left_costs_nothing(tmp_path: Path) -> None:
     cells = planned_cells(loaded(tmp_path, noop(seeds=1)))
     statuses = [CellStatus(cell=cell, state="finished") for cell in cells]

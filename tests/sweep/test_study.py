@@ -126,7 +126,7 @@ def test_with_seeds(declared: object, asked: int | list[int], expected: tuple[in
     assert load(tmp_path, toy(seeds=declared)).with_seeds(asked).seeds == expected
 
 
-@pytest.mark.parametrize("asked", [0, [], [1, 1], [-1], [2**32], 100_001])
+@pytest.mark.parametrize("asked", [0, [], [1, 1], [-1], [2**32], 100_001, 10**15])
 def test_with_seeds_refuses(asked: int | list[int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"seed|whole numbers"):
         load(tmp_path, toy()).with_seeds(asked)

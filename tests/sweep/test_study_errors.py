@@ -322,6 +322,11 @@ def test_not_a_file(name: str, tmp_path: Path) -> None:
         load_study(tmp_path / name)
 
 
+def test_a_device_without_end() -> None:
+    with pytest.raises(StudyError, match="expected at most 1000000 bytes"):
+        load_study("/dev/zero")
+
+
 def test_a_name_no_system_accepts() -> None:
     with pytest.raises(StudyError, match="cannot be read"):
         load_study("a\0b.yaml")
