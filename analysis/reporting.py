@@ -137,7 +137,7 @@ def report_on_results(results: Results, question: Question) -> Report:
     """
     import numpy as np
 
-    from analysis.compare import compare
+    from analysis.compare_study import compare
 
     findings = compare(
         results,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from analysis.compare import compare
+from analysis.compare_study import compare
 from analysis.pairing import index
 from analysis.plan import AnalysisPlan
 from analysis.stopping import StoppingPoint, StoppingRule, leading_seeds, stopping_point, until_stopped
