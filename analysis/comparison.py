@@ -26,6 +26,7 @@ from analysis.findings import Comparison, SeedsAdvice, Verdict
 from analysis.joint import FamilyMember, JointTest, holm, joint_sign_flip
 from analysis.pairing import PairedScores
 from analysis.power import WIN_RATES, seeds_needed
+from analysis.sentences import one_pair_sentence
 from analysis.verdict import Side, comparison_verdict, opposed
 
 
@@ -122,7 +123,7 @@ def decide(
                 adjusted_p=member.adjusted[j],
                 factor=member.factor,
                 equivalent=equal is not None and equal.equivalent,
-                interval=crossed_finding(m.crossed),
+                interval=crossed_finding(m.crossed, frame),
                 conflict=pairs.conflict,
                 failed=d.failed,
                 treatment=d.treatment,
@@ -148,7 +149,8 @@ def decide(
         baseline=d.baseline,
         setting=d.setting,
         verdict=verdict,
-        sentence=sentence_of(verdict, ruled, lead, treatment=d.treatment, baseline=d.baseline, place=place),
+        sentence=sentence_of(verdict, ruled, lead, treatment=d.treatment, baseline=d.baseline, place=place)
+        + one_pair_sentence(first.one_pair if first else None),
         endpoints=tuple(found),
         dropped=pairs.dropped,
         seed_correlation=correlation,

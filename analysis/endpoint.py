@@ -159,7 +159,7 @@ def _one_pair(
     )
 
 
-def crossed_finding(found: Crossed | None) -> CrossedFinding | None:
+def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | None:
     """As the report keeps it."""
     if found is None:
         return None
@@ -174,6 +174,7 @@ def crossed_finding(found: Crossed | None) -> CrossedFinding | None:
         df=found.df,
         ci95=found.interval(0.95),
         ci90=found.interval(0.90),
+        ci95_joint=found.interval(0.95, hypotheses=frame.hypotheses),
         half_width_infinite_seeds=found.half_width_infinite_seeds,
         examples_needed=found.examples_needed,
         blocked_by_examples=found.blocked_by_examples,
@@ -234,7 +235,7 @@ def rule(
         adjusted_p=adjusted_p,
         floor=floor,
         equivalent=equivalent,
-        crossed_ci95=interval.ci95 if interval else None,
+        crossed_ci95=interval.ci95_joint if interval else None,
         crossed_ci90=interval.ci90 if interval else None,
         conflict=conflict is not None,
         failed=failed,
@@ -257,7 +258,7 @@ def rule(
             n_pairs=d.size,
             mean=float(d.mean()) if d.size else None,
             evidence=f"E = {e:.3g} of {frame.e_threshold:g}" if frame.e_threshold else f"p = {p_text(adjusted_p)}",
-            crossed=interval.ci95 if interval else None,
+            crossed=interval.ci95_joint if interval else None,
             margin=plan.margin,
             smallest_p=floor,
             alpha=plan.alpha,
@@ -345,7 +346,7 @@ def finding(measured: Measured, joint: Joint, ruled: Ruled | None, *, frame: Fra
         dz=t.dz,
         gz=t.gz,
         prob_improvement=paired.probability_of_improvement(m.baseline, m.treatment).paired,
-        crossed=crossed_finding(m.crossed),
+        crossed=crossed_finding(m.crossed, frame),
         crossed_missing=m.crossed_missing,
         equivalence=equivalence_finding(m.equivalence, d, frame),
         one_pair=m.one_pair,

@@ -107,6 +107,7 @@ def p_floor(n_used: int, alternative: Alternative = "two-sided") -> float:
     return min(1.0, 2.0 ** (1 - n_used)) if alternative == "two-sided" else 2.0**-n_used
 
 
+@lru_cache(maxsize=4096)
 def sign_test_from_counts(wins: int, n_used: int, alternative: Alternative = "two-sided") -> float:
     """p of the exact sign test for `wins` out of `n_used` untied seeds; 1 when there are none."""
     if n_used == 0:
@@ -296,7 +297,7 @@ def paired_t(d: ArrayLike) -> TSummary:
         mean=mean,
         sd=sd,
         ci95=t_interval(values, 0.95),
-        p_value=float(stats.ttest_1samp(values, 0.0).pvalue),
+        p_value=2 * float(special.stdtr(df, -abs(dz) * math.sqrt(n))),
         dz=dz,
         gz=None if factor is None else dz * factor,
     )
@@ -305,10 +306,12 @@ def paired_t(d: ArrayLike) -> TSummary:
 def t_interval(d: ArrayLike, level: float) -> tuple[float, float] | None:
     """Student interval of the mean; None below two values or without spread."""
     values = finite(d)
-    if not _spread(values):
+    sd = _spread(values)
+    if not sd:
         return None
-    interval = stats.ttest_1samp(values, 0.0).confidence_interval(level)
-    return float(interval.low), float(interval.high)
+    half = float(special.stdtrit(values.size - 1, (1 + level) / 2)) * sd / math.sqrt(values.size)
+    mean = float(values.mean())
+    return mean - half, mean + half
 
 
 def welch_p(treatment: ArrayLike, baseline: ArrayLike) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.findings import Interval, Verdict
+from analysis.findings import Interval, OnePairFinding, Verdict
 
 NULL_HYPOTHESIS = (
     "The null hypothesis is that within a seed the two labels are exchangeable (differences are symmetric about 0)."
@@ -172,3 +172,13 @@ def failure_lead(failures: Mapping[str, Sequence[int]]) -> str:
         for variant, seeds in failures.items()
     ]
     return f"{'; '.join(parts)}, which counts as a loss." if parts else ""
+
+
+def one_pair_sentence(found: OnePairFinding | None) -> str:
+    """What test examples alone say where one seed exists; says nothing about other seeds."""
+    if found is None or found.zou_ci95 is None:
+        return ""
+    return (
+        f" In this one trained pair the noise of {found.n_examples:,} test examples alone leaves "
+        f"{interval_text(found.zou_ci95)} (95%, Zou); what another seed would give is unknown."
+    )
