@@ -94,7 +94,9 @@ def live_cluster(scratch: Path) -> Iterator[LiveCluster]:
         cluster = LiveCluster(net=net, scratch=scratch)
         net.laptop.run("ray", "get-auth-token", "--generate")
         net.laptop.write("/root/cluster.yaml", yaml.safe_dump(derived_config(net), sort_keys=False))
-        net.laptop.run("ray", "up", "--yes", "--no-config-cache", "/root/cluster.yaml", cwd=str(REPOSITORY), timeout=200)
+        net.laptop.run(
+            "ray", "up", "--yes", "--no-config-cache", "/root/cluster.yaml", cwd=str(REPOSITORY), timeout=200
+        )
         # `ray up` ends well once the head is up; whether the workers came is to be seen.
         deadline = time.monotonic() + UP_TIMEOUT_S
         while (nodes := cluster.nodes()) != sorted(host.address for host in net.hosts.values()):

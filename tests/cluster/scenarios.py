@@ -1,0 +1,144 @@
+"""Clusters of several Ray nodes on one host; each scenario prints what happened as JSON.
+
+They run on a test host of their own (see test_many_nodes): `ray stop`, which they need, ends every Ray it can see.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+from mlflow import MlflowClient
+from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
+from ray.cluster_utils import AutoscalingCluster, Cluster
+
+from sweep.runner import run_study
+from sweep.study import load_study
+
+STUDY = """
+name: many-nodes
+trainable: "where_it_ran:train"
+matryoshka_dims: [8]
+variants: {a: {options: {effect: 0.0}}, b: {options: {effect: 0.05}}}
+baseline: a
+seeds: 3
+"""
+WHERE_IT_RAN = """
+from dataclasses import replace
+
+import ray
+
+from trainables.synthetic import closed_form
+
+
+def train(spec, report):
+    return replace(closed_form(spec, report), notes=(f"ran on {ray.get_runtime_context().get_node_id()}",))
+"""
+
+
+def run(more: str) -> dict[str, Any]:
+    """Run the study on the connected cluster, in the current folder."""
+    Path("study.yaml").write_text(STUDY + more)
+    Path("where_it_ran.py").write_text(WHERE_IT_RAN)
+    began = time.monotonic()
+    code = run_study(load_study("study.yaml"), tracking_uri=sys.argv[2])
+    seconds = time.monotonic() - began
+    client = MlflowClient(sys.argv[2])
+    experiment = client.get_experiment_by_name("many-nodes")
+    assert experiment is not None
+    runs = [
+        {"name": run.info.run_name, "status": run.info.status, "where": run.data.tags.get("sweep.notes", "")}
+        for run in client.search_runs([experiment.experiment_id])
+        if run.data.tags.get("sweep.kind") == "cell"
+    ]
+    return {"code": code, "seconds": seconds, "runs": runs}
+
+
+def three_nodes(**of_each: Any) -> tuple[Cluster, list[Any]]:
+    """A head that holds no cell, and three nodes that do."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=1, **{name: values[i] for name, values in of_each.items()}) for i in range(3)]
+    ray.init(address=cluster.address, log_to_driver=False)
+    return cluster, nodes
+
+
+def kinds() -> dict[str, Any]:
+    """Three GPU nodes of two kinds."""
+    kinds = [{"accelerator_type:A10G": 1.0}, {"accelerator_type:T4": 1.0}, {"accelerator_type:A10G": 1.0}]
+    _, nodes = three_nodes(num_gpus=[1, 1, 1], resources=kinds)
+    result = run("resources: {cpus: 1, gpus: 1}\noptions: {sleep_s: 0.5}")
+    return {**result, "a10g": [nodes[0].node_id, nodes[2].node_id]}
+
+
+def removed() -> dict[str, Any]:
+    """A node goes in the middle of the sweep."""
+    cluster, nodes = three_nodes()
+    threading.Timer(12.0, lambda: cluster.remove_node(nodes[1], allow_graceful=False)).start()
+    return run("options: {sleep_s: 8.0}")
+
+
+class _FakeCloud(AutoscalingCluster):  # type: ignore[misc]
+    """Ray's autoscaler over nodes on this machine. Its base configuration is missing from Ray's wheel."""
+
+    def _generate_config(
+        self, head_resources: dict[str, float], worker_node_types: dict[str, Any], **config: Any
+    ) -> dict[str, Any]:
+        config.pop("autoscaler_v2")
+        head = {"resources": head_resources, "node_config": {}, "max_workers": 0}
+        empty: dict[str, Any] = {
+            name: []
+            for name in (
+                "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands",
+                "head_start_ray_commands", "worker_start_ray_commands", "cluster_synced_files",
+            )
+        }  # fmt: skip
+        return {
+            "cluster_name": "fake-cloud",
+            "max_workers": 8,
+            "provider": {
+                "type": "fake_multinode",
+                "use_node_id_as_ip": True,
+                "disable_node_updaters": True,
+                "disable_launch_config_check": True,
+                "launch_multiple": True,
+                "head_node_id": FAKE_HEAD_NODE_ID,
+            },
+            "available_node_types": {**worker_node_types, "ray.head.default": head},
+            "head_node_type": "ray.head.default",
+            "upscaling_speed": 1.0,
+            "auth": {},
+            "docker": {},
+            "file_mounts": {},
+            **empty,
+            **config,
+        }
+
+
+def grows() -> dict[str, Any]:
+    """A cluster without any node that can hold a cell, whose autoscaler can start some."""
+    cluster = _FakeCloud(
+        head_resources={"CPU": 0},
+        worker_node_types={
+            "worker": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+        },
+        autoscaler_v2=True,
+        idle_timeout_minutes=0.2,
+    )
+    cluster.start()
+    ray.init(address="auto", log_to_driver=False)
+    before = sum(node["Alive"] for node in ray.nodes())
+    result = run("resources: {cpus: 2}")
+    return {**result, "before": before, "after": sum(node["Alive"] for node in ray.nodes())}
+
+
+SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {"kinds": kinds, "removed": removed, "grows": grows}
+
+if __name__ == "__main__":
+    print("RESULT", json.dumps(SCENARIOS[sys.argv[1]]()), flush=True)
+    ray.shutdown()
