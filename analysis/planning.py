@@ -102,7 +102,7 @@ class PowerAnswer:
         asked, rows = self.question, self.rows
         costs = any(row.device_hours is not None for row in rows)
         headings = ["assumption", "test", f"seeds for {asked.wanted:.0%}", "always from"]
-        headings += [f"power at {n}" for n in SHOWN_SEEDS] + (["cells", "device-hours"] if costs else [])
+        headings += [f"n={n}" for n in SHOWN_SEEDS] + (["cells", "device-hours"] if costs else [])
         cells = []
         for row in rows:
             line = [row.assumption, row.test, _count(row.seeds), _count(row.always)]
@@ -115,7 +115,7 @@ class PowerAnswer:
             title=f"Two-sided tests at alpha = {self.alpha:.4g}",
             columns=tuple(Column(heading=text, align="left" if text in left else "right") for text in headings),
             rows=tuple(cells),
-            caption="always from: the sign test's power is saw-toothed in the number of seeds.",
+            caption="n=...: power at that many seeds. always from: the sign test's power is saw-toothed in the seeds.",
         )
         smallest = (
             f"Fewer than {self.joint_minimum} untied seeds cannot reach alpha = {asked.alpha:g} in the joint test,"

@@ -117,8 +117,8 @@ def paired_differences(endpoints: Sequence[EndpointFinding], treatment: str, bas
         up = [value for value in found.differences if value > 0]
         down = [value for value in found.differences if value <= 0]
         for values, colour, marker, label in (
-            (up, COLOURS[0], MARKERS[0], f"seed, favours {treatment}"),
-            (down, COLOURS[1], MARKERS[1], f"seed, favours {baseline} (or tie)"),
+            (up, COLOURS[1], MARKERS[1], f"seed, favours {treatment}"),
+            (down, COLOURS[0], MARKERS[0], f"seed, favours {baseline} (or tie)"),
         ):
             named = label if values and label not in said else None
             said |= {label} if values else set()

@@ -18,7 +18,7 @@ def comparison_blocks(comparison: Comparison, findings: StudyFindings) -> tuple[
     blocks: list[Block] = [Paragraph(text=comparison.sentence, strong=True)]
     if comparison.conflict:
         blocks.append(Paragraph(text=comparison.conflict))
-    by_metric = sorted(comparison.endpoints, key=lambda found: (_metric_order(found.metric), found.dim))
+    by_metric = sorted(comparison.endpoints, key=lambda found: (metric_order(found.metric), found.dim))
     tables = [
         _endpoint_table(metric, list(group), comparison, sequential)
         for metric, group in groupby(by_metric, key=lambda found: found.metric)
@@ -31,7 +31,10 @@ def comparison_blocks(comparison: Comparison, findings: StudyFindings) -> tuple[
     if facts:
         blocks.append(Bullets(items=tuple(facts)))
     if any(found.n_pairs >= 2 for found in comparison.endpoints):
-        blocks.append(_beside_table(by_metric, sequential))
+        blocks += [
+            _beside_table(metric, list(group), sequential)
+            for metric, group in groupby(by_metric, key=lambda found: found.metric)
+        ]
     if any(found.crossed for found in comparison.endpoints):
         blocks.append(_variance_table(by_metric))
     blocks += _equivalence(by_metric)
@@ -39,7 +42,8 @@ def comparison_blocks(comparison: Comparison, findings: StudyFindings) -> tuple[
     return tuple(blocks)
 
 
-def _metric_order(metric: str) -> tuple[bool, bool, str]:
+def metric_order(metric: str) -> tuple[bool, bool, str]:
+    """Sorts the test split first, and Spearman before Pearson."""
     return not metric.startswith("test/"), not metric.endswith("/spearman"), metric
 
 
@@ -129,8 +133,8 @@ def _value(value: object) -> str:
     return "not set" if value is None else str(value)
 
 
-def _beside_table(rows: list[EndpointFinding], sequential: bool) -> Table:
-    headings = ["endpoint", "median (HL)", "dz", "gz", "P(better)"]
+def _beside_table(metric: str, rows: list[EndpointFinding], sequential: bool) -> Table:
+    headings = ["dim", "HL median", "dz", "gz", "P better"]
     if not sequential:
         headings += ["Wilcoxon p", "t p", "t 95% interval", "exact interval"]
     bootstrap = any(found.bootstrap_ci95 for found in rows)
@@ -140,7 +144,7 @@ def _beside_table(rows: list[EndpointFinding], sequential: bool) -> Table:
     cells = []
     for found in rows:
         row = [
-            f"{found.endpoint}{' *' if found.primary else ''}",
+            _dim(found),
             numbers.difference(found.hodges_lehmann),
             numbers.small(found.dz),
             numbers.small(found.gz),
@@ -158,10 +162,8 @@ def _beside_table(rows: list[EndpointFinding], sequential: bool) -> Table:
         cells.append(tuple(row))
     exact = "" if not levels or sequential else f" exact interval: level {' or '.join(f'{x:.2%}' for x in levels)}."
     return Table(
-        title="Beside the verdict (shown, never the verdict)",
-        columns=tuple(
-            Column(heading=heading, align="left" if heading == "endpoint" else "right") for heading in headings
-        ),
+        title=f"{metric}, beside the verdict (shown, never the verdict)",
+        columns=tuple(Column(heading=heading) for heading in headings),
         rows=tuple(cells),
         caption=f"HL: Hodges-Lehmann; dz, gz: difference over its sd over seeds, not a size that matters;{exact}",
     )

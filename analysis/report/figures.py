@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from analysis.findings import Comparison, EndpointFinding, StudyFindings
+from analysis.report.comparison_section import metric_order
 from analysis.report.document import FigureSlot
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def draw(findings: StudyFindings) -> list[DrawnFigure]:
 def _by_metric(comparison: Comparison) -> Iterator[tuple[str, list[EndpointFinding]]]:
     rows = sorted(
         (found for found in comparison.endpoints if found.n_pairs),
-        key=lambda found: (not found.metric.startswith("test/"), found.metric, found.dim),
+        key=lambda found: (metric_order(found.metric), found.dim),
     )
     for metric, group in groupby(rows, key=lambda found: found.metric):
         yield metric, list(group)
@@ -111,7 +112,7 @@ def _differences(findings: StudyFindings) -> Iterator[DrawnFigure]:
         figure, axes = plots.new_figure(columns=min(len(panels), 2), rows=-(-len(panels) // 2))
         for ax, (metric, rows) in zip(axes, panels, strict=False):
             plots.paired_differences(rows, comparison.treatment, comparison.baseline, ax)
-            ax.set_title(metric)
+            ax.set_title(metric, loc="left", fontsize=10)
         for ax in axes[len(panels) :]:
             ax.set_visible(False)
         where = f", {comparison.setting}" if len(findings.settings) > 1 else ""

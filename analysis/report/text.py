@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -15,7 +16,6 @@ from rich.text import Text
 from analysis.report.document import Block, Bullets, Document, FigureSlot, Paragraph, Table
 
 WIDTH = 100
-BORDERLESS = 1
 
 
 def to_text(document: Document, *, colour: bool = False) -> str:
@@ -84,15 +84,26 @@ def _block(console: Console, block: Block) -> None:
 
 
 def _table(block: Table) -> RichTable:
+    widths = [max((cell_len(printable(row[i])) for row in block.rows), default=0) for i in range(len(block.columns))]
+    headings = [_narrow(column.heading, width) for column, width in zip(block.columns, widths, strict=True)]
+    needed = [max(width, *map(cell_len, lines)) + 1 for width, lines in zip(widths, headings, strict=True)]
+    fits = sum(needed) <= WIDTH
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for column in block.columns:
+    for column, lines in zip(block.columns, headings, strict=True):
         left = column.align == "left"
         table.add_column(
-            Text(printable(column.heading)),
+            Text("\n".join(lines)),
             justify="left" if left else "right",
             overflow="fold",
-            no_wrap=False,
+            # Numbers stay whole; where a table is too wide, its names are folded.
+            no_wrap=fits or not left,
         )
     for row in block.rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     return table
+
+
+def _narrow(heading: str, width: int) -> list[str]:
+    """A heading broken at its spaces to the width of what stands below it."""
+    words = printable(heading).split(" ")
+    return textwrap.wrap(heading, max(width, *map(len, words)), break_on_hyphens=False) or [""]
