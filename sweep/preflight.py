@@ -7,11 +7,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweep.cells import Cell, Digests, expand
-from sweep.errors import PreflightError, TrackingError
+from sweep.errors import PreflightError, StudyError, TrackingError
 from sweep.study import Study
 from trainables.spec import TrainSpec
+
+if TYPE_CHECKING:
+    from trainables.errors import InputError
 
 
 def resolve_digests(spec: TrainSpec) -> Digests:
@@ -67,17 +71,20 @@ def check_study(study: Study, *, on_progress: Callable[[str], None] = lambda lin
     return list(warnings)
 
 
-def _in_study(study: Study, error: Exception, variant: str, setting: str) -> str:
-    """One line that begins with a file: the file at fault where there is one, else the study file."""
-    where = str(getattr(error, "where", ""))
-    text = str(error)
-    file = where.rsplit(":", 1)[0] if where.rsplit(":", 1)[-1].isdigit() else where
-    if file and Path(file).is_file():
-        return " ".join(text.split())
-    if where == "study":
-        text = text.removeprefix("study: ")
-    text = " ".join(text.split())
-    return f"{study.path}: {text} (variant {variant!r}, setting {setting!r})"
+def _in_study(study: Study, error: InputError, variant: str, setting: str) -> str:
+    """One line that begins with a file: the data file at fault where there is one, else the study file."""
+    file, _, line = error.where.rpartition(":")
+    if Path(file if line.isdigit() else error.where).is_file():
+        return " ".join(str(error).split())
+    head = error.field.partition(".")[0]
+    place = f"variants.{variant}." if head in study.variants[variant] else ""
+    if head in study.settings[setting]:
+        place = f"settings.{setting}."
+    known = error.where in ("study", "import path", str(study.root))
+    where = "" if known else f"{error.where}, "
+    allowed = f"{error.allowed} ({where}variant {variant!r}, setting {setting!r})"
+    line = str(StudyError(file=str(study.path), field=place + error.field, value=error.value, allowed=allowed))
+    return " ".join(line.split())
 
 
 def unresolved_notices(cells: Iterable[Cell]) -> list[str]:

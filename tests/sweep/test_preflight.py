@@ -74,7 +74,9 @@ def test_a_trainable_that_does_not_import(tmp_path: Path) -> None:
 
 def test_the_variant_at_fault_is_named(tmp_path: Path) -> None:
     variants = {"a": {"options": {"sleep_s": 0.0}}, "b": {"trainable": "no_such_module_here:train"}}
-    assert "variant 'b'" in refused(tmp_path, noop(variants=variants))
+    line = refused(tmp_path, noop(variants=variants))
+    assert line.startswith(f"{tmp_path / 'study.yaml'}: variants.b.trainable: 'no_such_module_here:train' is not valid")
+    assert "variant 'b'" in line
 
 
 def test_seeds_are_not_checked_one_by_one(tmp_path: Path) -> None:
