@@ -227,6 +227,11 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
 
         for line in standing_lines(found.study, found.sequential):
             click.echo(line)
+    if any(cost.spent_s for cost in found.costs):
+        from sweep.cost import cost_lines
+
+        for line in cost_lines(found.costs):
+            click.echo(line)
     if with_cost:
         click.echo(str(found.estimate))
     _notice(found.warnings)

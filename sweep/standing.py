@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweep.advice import study_warnings
+from sweep.cost import VariantCost, costs
 from sweep.estimate import Estimate, estimate_cost
 from sweep.ledger import CellStatus, RecordedRun, changed_cells, reconcile
 from sweep.preflight import planned_cells, unresolved_notices
@@ -28,6 +29,8 @@ class Standing:
     statuses: tuple[CellStatus, ...]
     warnings: tuple[str, ...]
     estimate: Estimate
+    costs: tuple[VariantCost, ...]
+    """Spent and expected, per variant."""
     sequential: SequentialStanding | None = None
     """Of a sequential study: its e-values against their thresholds."""
 
@@ -62,6 +65,7 @@ def standing(study: Study, tracking_uri: str) -> Standing:
         statuses=tuple(statuses),
         warnings=tuple(warnings),
         estimate=estimate_cost(statuses, recorded, gpus=study.resources.gpus),
+        costs=costs(statuses, recorded, gpus=study.resources.gpus),
         sequential=sequential,
     )
 
