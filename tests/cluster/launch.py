@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,19 @@ def derived_config(net: Network) -> dict[str, Any]:
     return config
 
 
+_WATCH = """
+import json, sys, time, ray
+ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+last = None
+while True:
+    alive = sorted(n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"])
+    if alive != last:
+        print(json.dumps([time.time(), alive]), flush=True)
+        last = alive
+    time.sleep(0.1)
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveCluster:
     """A head and two workers, up, with the laptop's tunnel to the head."""
@@ -58,6 +71,25 @@ class LiveCluster:
         """Addresses of the machines that Ray counts as alive."""
         done = self.head.run("python", "-c", _COUNT, env=_TOKEN, timeout=60)
         return sorted(json.loads(done.stdout.splitlines()[-1]))
+
+    @contextmanager
+    def watched(self, output: Path) -> Iterator[Callable[[str], float | None]]:
+        """A watch on the head; gives a function: address -> when (`time.time()`) it stopped counting as alive."""
+        watch = self.head.start("python", "-c", _WATCH, env=_TOKEN, output=output)
+
+        def lost_at(address: str) -> float | None:
+            changes = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("[")]
+            return next((when for when, alive in changes if alive and address not in alive), None)
+
+        try:
+            for _ in range(300):
+                if output.read_text().startswith("["):
+                    break
+                time.sleep(0.2)
+            yield lost_at
+        finally:
+            watch.kill()
+            watch.wait(timeout=10)
 
     def sweep(
         self, *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 180
