@@ -62,10 +62,10 @@ class TrainableContract:
         """What runs after a cell draws the same random numbers as without it."""
         random.seed(7)
         np.random.seed(7)  # noqa: NPY002  the global state is what must not change
-        before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index,union-attr]  # noqa: NPY002
+        before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
         run(trainable, spec)
         assert random.getstate() == before[0]
-        assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index,union-attr]  # noqa: NPY002
+        assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index]  # noqa: NPY002
 
     def test_predictions_fit_their_labels(self, trainable: Trainable, spec: TrainSpec) -> None:
         """Predictions have one finite cosine per label and dim; labels lie in 0..1."""

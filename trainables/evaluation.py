@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,31 +36,28 @@ def correlations(split: str, predictions: Predictions) -> dict[str, float]:
         CollapsedModel: all cosines of a dim are equal.
         NonFiniteScore: a cosine or a correlation is NaN or infinite.
     """
-    from scipy.stats import rankdata
+    from scipy.stats import pearsonr, spearmanr
 
-    label_ranks = rankdata(predictions.labels)
     scores: dict[str, float] = {}
     for dim, cosines in predictions.by_dim.items():
         if not np.isfinite(cosines).all():
             raise NonFiniteScore(f"{int((~np.isfinite(cosines)).sum())} predictions of {split} at dim {dim} are NaN")
         if np.ptp(cosines) <= CONSTANT_SPREAD:
             raise CollapsedModel(f"all {len(cosines)} predictions of {split} at dim {dim} are {float(cosines[0]):.6g}")
-        scores[f"{split}/spearman_{dim}"] = _pearson(label_ranks, rankdata(cosines))
-        scores[f"{split}/pearson_{dim}"] = _pearson(predictions.labels, cosines)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # constant labels: the score is NaN and is refused below
+            scores[f"{split}/spearman_{dim}"] = float(spearmanr(predictions.labels, cosines)[0])
+            scores[f"{split}/pearson_{dim}"] = float(pearsonr(predictions.labels, cosines)[0])
     for name, value in scores.items():
         if not math.isfinite(value):
             raise NonFiniteScore(f"{name} is {value}")
     return scores
 
 
-def _pearson(x: Array, y: Array) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    scale = math.sqrt(float(x @ x)) * math.sqrt(float(y @ y))
-    return float(x @ y) / scale if scale else math.nan
-
-
 def cosines_by_dim(first: Array, second: Array, dims: Sequence[int]) -> dict[int, Array]:
     """Cosine of each pair at each dim: the leading `dim` columns, renormalised.
+
+    By the library's own function in its own precision: near ties then rank as its evaluators rank them.
 
     Args:
         first: Embeddings, shape (pairs, size).
@@ -69,16 +67,11 @@ def cosines_by_dim(first: Array, second: Array, dims: Sequence[int]) -> dict[int
     Returns:
         dim -> cosines, shape (pairs,), float64.
     """
-    # Running sums over columns give every dim in one pass over the embeddings.
-    first, second = first.astype(np.float64), second.astype(np.float64)
-    products = np.cumsum(first * second, axis=1)
-    squares1, squares2 = np.cumsum(first**2, axis=1), np.cumsum(second**2, axis=1)
-    out = {}
-    for dim in dims:
-        norms = np.sqrt(squares1[:, dim - 1]) * np.sqrt(squares2[:, dim - 1])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            out[dim] = products[:, dim - 1] / norms
-    return out
+    from sentence_transformers.util import pairwise_cos_sim
+
+    return {
+        dim: pairwise_cos_sim(first[:, :dim], second[:, :dim]).detach().cpu().numpy().astype(np.float64) for dim in dims
+    }
 
 
 def evaluate(
@@ -88,6 +81,7 @@ def evaluate(
     *,
     tokens: TokenCache | None = None,
     prompt: str | None = None,
+    length_aware: bool = True,
 ) -> dict[str, Predictions]:
     """Encode the distinct sentences of all splits once, longest first, and compare them at every dim.
 
@@ -97,7 +91,17 @@ def evaluate(
         dims: Sizes, none above the model's.
         tokens: Kept tokens of all these sentences; None: the model tokenises them itself.
         prompt: Text put before every sentence.
+        length_aware: False: encode each column as the library's evaluators do, so that padding and bits are theirs.
     """
+    if not length_aware:
+        out = {}
+        for split, one in pairs.items():
+            columns = [
+                model.encode(list(c), prompt=prompt, batch_size=32, show_progress_bar=False)
+                for c in (one.sentence1, one.sentence2)
+            ]
+            out[split] = Predictions(labels=one.labels, by_dim=cosines_by_dim(columns[0], columns[1], dims))
+        return out
     where: dict[str, int] = {}
     for one in pairs.values():
         for sentence in (*one.sentence1, *one.sentence2):
@@ -110,9 +114,7 @@ def evaluate(
     for split, one in pairs.items():
         first = vectors[[where[sentence] for sentence in one.sentence1]]
         second = vectors[[where[sentence] for sentence in one.sentence2]]
-        out[split] = Predictions(
-            labels=np.asarray(one.labels, dtype=np.float64), by_dim=cosines_by_dim(first, second, dims)
-        )
+        out[split] = Predictions(labels=one.labels, by_dim=cosines_by_dim(first, second, dims))
     return out
 
 

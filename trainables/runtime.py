@@ -56,7 +56,7 @@ def isolated() -> Iterator[None]:
     try:
         for name in _QUIET_LOGGERS:
             logging.getLogger(name).setLevel(logging.ERROR)
-        transformers_logging.disable_progress_bar()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         with warnings.catch_warnings():
             _ignore_known_warnings()
             yield
@@ -64,7 +64,7 @@ def isolated() -> Iterator[None]:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
         if bars:
-            transformers_logging.enable_progress_bar()
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
         random.setstate(python_state)
         np.random.set_state(numpy_state)  # noqa: NPY002
         torch.set_rng_state(torch_state)

@@ -75,7 +75,14 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
     evaluated = time.perf_counter()
     held_out = {split: pairs[split] for split in EVALUATION_SPLITS if split in pairs}
     report(Progress(phase="evaluate"))
-    predictions = evaluate(loaded.model, held_out, spec.matryoshka_dims, tokens=tokens, prompt=spec.model.prompt)
+    predictions = evaluate(
+        loaded.model,
+        held_out,
+        spec.matryoshka_dims,
+        tokens=tokens,
+        prompt=spec.model.prompt,
+        length_aware=options.length_aware,
+    )
     scores: dict[str, float] = {}
     for split, one in predictions.items():
         scores.update(correlations(split, one))

@@ -109,13 +109,12 @@ def test_cell_equals_a_plain_script(
     )
     exact = train(script_spec(without_dropout, length_aware=False), silent)
     sliced = train(script_spec(without_dropout), silent)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr() == ("", "")
     theirs = plain_script(without_dropout, script_spec(without_dropout), tmp_path)
-    # Same padding: the trained weights are the same bits; the score differs by how the evaluator pads.
     assert weights[0] == theirs["weights"]
     for name, value in exact.scores.items():
         if name.startswith("test/"):
-            assert value == pytest.approx(theirs[name], abs=1e-6), name
+            assert value == theirs[name], name
             assert sliced.scores[name] == pytest.approx(theirs[name], abs=1e-4), name
     assert exact.fingerprint["example_order"] == sliced.fingerprint["example_order"]
 
@@ -273,5 +272,5 @@ def test_other_ways_to_train(kind: str) -> None:
 
 
 def test_wrong_option_is_one_clear_line() -> None:
-    with pytest.raises(InputError, match="options.slices: 4 is not valid; options are length_aware, deterministic"):
+    with pytest.raises(InputError, match=r"options\.slices: 4 is not valid; options are length_aware, deterministic"):
         train(toy_spec(options={"slices": 4}), silent)
