@@ -140,7 +140,8 @@ def tracking_trouble(uri: str) -> str:
 
 
 def _refusal(uri: str, host: str, error: urllib.error.HTTPError) -> str:
-    text = " ".join(error.read(300).decode(errors="replace").split())
+    with error:
+        text = " ".join(error.read(300).decode(errors="replace").split())
     if error.code == 403 and "host" in text.lower():
         return f"{uri} refuses the host name {host!r}; start `mlflow server` with it in --allowed-hosts"
     if error.code in (401, 403):

@@ -130,6 +130,7 @@ def _ask(address: str, path: str, headers: dict[str, str], ray: str) -> bytes:
         with opener.open(request, timeout=PROBE_TIMEOUT_S) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 401:
             raise ClusterError(
                 f"{address}: the cluster asks for a token and none was found here; put the cluster's "

@@ -188,14 +188,15 @@ def _start(name: str, addresses: Mapping[str, str], public_key: str, scratch: Pa
         sshd=_tool("sshd"),
     )
     # The keeper dies with this process, the host with the keeper.
-    keeper = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-         "--net", "--ipc", "--uts", "bash", "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=(scratch / f"{name}.log").open("wb"),
-        stderr=subprocess.STDOUT,
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-    )  # fmt: skip
+    with (scratch / f"{name}.log").open("wb") as log:
+        keeper = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+             "--net", "--ipc", "--uts", "bash", "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )  # fmt: skip
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and keeper.poll() is None:
         children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split()

@@ -19,7 +19,7 @@ from tests.cluster.hosts import REPOSITORY, Host, HostError, Network, network
 DASHBOARD, MLFLOW = "http://localhost:8265", "http://localhost:5000"
 """As the laptop sees them, at the ends of its tunnel."""
 WORKERS = ("worker1", "worker2")
-UP_TIMEOUT_S = 120.0
+UP_TIMEOUT_S = 240.0
 _TOKEN = {"RAY_AUTH_MODE": "token"}
 
 _COUNT = """
