@@ -1,0 +1,241 @@
+"""Stores that are away, locked, full or damaged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import CELLS, Bench, Row, Server, write_lock
+
+pytestmark = pytest.mark.faults
+Check = Callable[..., Row]
+
+
+def test_server_killed_and_restarted_after_a_minute(served: Bench, server: Server, check: Check) -> None:
+    launch = served.start()
+    launch.wait_for("finished")
+    server.kill()
+    time.sleep(60)
+    server.start()
+    assert launch.wait() == 0, launch.output
+    check(served, "mlflow server killed, restarted after 60 s", 0)
+
+
+def test_server_that_does_not_answer_for_a_minute(served: Bench, server: Server, check: Check) -> None:
+    launch = served.start()
+    launch.wait_for("finished")
+    server.signal(signal.SIGSTOP)
+    time.sleep(60)
+    server.signal(signal.SIGCONT)
+    assert launch.wait() == 0, launch.output
+    assert served.run() == 0
+    check(served, "mlflow server stopped for 60 s (SIGSTOP)", 0)
+
+
+def test_server_killed_and_not_back(served: Bench, server: Server, check: Check) -> None:
+    served.env["SWEEP_TRACKING_WAIT_S"] = "5"
+    launch = served.start()
+    launch.wait_for("finished")
+    server.kill()
+    assert launch.wait() == 1, launch.output
+    assert "is trained but not recorded; kept in" in launch.output
+    assert "Traceback" not in launch.output
+    waiting = {path.name.split(".")[0] for path in (served.folder / "spool").rglob("*.zip")}
+    assert waiting
+    replacement = Server(server.folder)  # another address, the same store
+    try:
+        replacement.start()
+        served.uri = replacement.uri
+        before = time.time()
+        assert served.run() == 0, served.launches[-1].output
+        assert f"{len(waiting)} kept from before: recorded without training" in served.launches[-1].output
+        trained_again = [
+            run.name
+            for run in served.runs()
+            if run.tags["sweep.cell"] in waiting and run.status == "FINISHED" and run.tags["sweep.attempt"] != "1"
+        ]
+        assert trained_again == []
+        assert time.time() > before
+        check(served, "mlflow server killed and not back; a replacement", 1, 0)
+    finally:
+        replacement.kill()
+
+
+def test_database_locked_for_twenty_seconds(bench: Bench, check: Check) -> None:
+    launch = bench.start()
+    launch.wait_for("finished")
+    assert bench.database is not None
+    with write_lock(bench.database):
+        time.sleep(20)
+    assert launch.wait() == 0, launch.output
+    check(bench, "SQLite locked by another writer for 20 s", 0)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_disk_full_at_recording(bench: Bench, small_disk: Path, check: Check) -> None:
+    bench.database = small_disk / "mlflow.db"
+    bench.uri = f"sqlite:///{bench.database}"
+    bench.env["SWEEP_TRACKING_WAIT_S"] = "5"
+    launch = bench.start()
+    launch.wait_for("finished")
+    filler = small_disk / "filler"
+    with filler.open("wb") as file:
+        try:
+            while True:
+                file.write(b"x" * 65536)
+                file.flush()
+        except OSError:
+            pass
+    try:
+        assert launch.wait() == 1, launch.output
+    finally:
+        filler.unlink()
+    assert "full" in launch.output or "No space left" in launch.output
+    assert "Traceback" not in launch.output
+    assert bench.run() == 0, bench.launches[-1].output
+    check(bench, "disk full at recording", 1, 0)
+
+
+def test_predictions_truncated_on_disk(bench: Bench, check: Check) -> None:
+    assert bench.run() == 0
+    damaged = next(run for run in bench.runs() if run.name == "a-s1-default")
+    assert damaged.artifacts is not None
+    path = damaged.artifacts / "predictions" / "test.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    report = subprocess.run(
+        [sys.executable, "-m", "analysis.cli", "report", "faulty"],
+        cwd=bench.folder, env=bench.environment(), capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    said = report.stdout + report.stderr
+    assert report.returncode == 0, said
+    assert "a-s1-default" in said, said
+    assert "predictions" in said, said
+    assert bench.run("--rerun", "a:1") == 0, bench.launches[-1].output
+    runs = {run.run_id: run for run in bench.runs()}
+    new = next(run for run in runs.values() if run.name == "a-s1-default" and run.status == "FINISHED")
+    assert runs[damaged.run_id].status == "KILLED"
+    assert runs[damaged.run_id].tags["sweep.superseded_by"] == new.run_id
+    check(bench, "predictions truncated on disk; --rerun a:1", 0, 0)
+
+
+def test_cells_recorded_at_the_same_instant(bench: Bench, note: Callable[[str], None]) -> None:
+    """Sixteen processes meet at a barrier and record at once."""
+    (bench.folder / "barrier.py").write_text(
+        "import os, time\n"
+        "from pathlib import Path\n"
+        "from trainables.spec import TrainResult\n"
+        "def meet(spec, report):\n"
+        "    folder = Path(spec.options['folder'])\n"
+        "    (folder / f\"{spec.options['variant']}{spec.seed}\").touch()\n"
+        "    until = time.time() + 300\n"
+        "    while len(list(folder.iterdir())) < 16 and time.time() < until:\n"
+        "        time.sleep(0.01)\n"
+        "    return TrainResult(scores={'test/spearman_8': 0.5, 'own/met': len(list(folder.iterdir()))})\n",
+        encoding="utf-8",
+    )
+    marks = bench.folder / "marks"
+    marks.mkdir()
+    bench.write(
+        {
+            "version": 1,
+            "name": "faulty",
+            "trainable": "barrier:meet",
+            "matryoshka_dims": [8],
+            "variants": {name: {"options": {"folder": str(marks), "variant": name}} for name in "ab"},
+            "seeds": 8,
+        }
+    )
+    (bench.folder / "go.py").write_text(
+        "import ray, sys\n"
+        "from sweep.runner import run_study\n"
+        "from sweep.study import load_study\n"
+        "ray.init(address='local', num_cpus=16, include_dashboard=False, log_to_driver=False)\n"
+        "sys.exit(run_study(load_study('study.yaml')))\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "go.py"],
+        cwd=bench.folder, env=bench.environment(), capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = bench.runs()
+    assert [run.status for run in runs] == ["FINISHED"] * 16
+    assert {run.metrics["own/met", 0] for run in runs} == {16}
+    note("16 cells recorded at the same instant: 16 finished, each once")
+
+
+def test_extending_five_seeds_to_eight_trains_six_cells(bench: Bench) -> None:
+    bench.study["options"] = {"sleep_s": 0.0}
+    bench.write(bench.study)
+    assert bench.run("--seeds", "5") == 0
+    before = {run.run_id for run in bench.runs()}
+    assert len(before) == 10
+    assert bench.run("--seeds", "8") == 0
+    new = [run for run in bench.runs() if run.run_id not in before]
+    assert sorted(run.name for run in new) == sorted(f"{v}-s{s}-default" for v in "ab" for s in (5, 6, 7))
+    assert len(new) == CELLS
+
+
+def test_a_thousand_cells(bench: Bench, note: Callable[[str], None]) -> None:
+    """Time per cell and memory of the driver do not grow."""
+    import psutil
+
+    bench.write(
+        {
+            "version": 1,
+            "name": "faulty",
+            "trainable": "noop",
+            "variants": {"a": {}, "b": {"options": {"sleep_s": 0.0001}}},
+            "seeds": 500,
+        }
+    )
+    launch = bench.start()
+    samples: list[tuple[float, int, float]] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        driver = psutil.Process(launch.process.pid)
+        while not ended.wait(1.0):
+            try:
+                samples.append((time.monotonic(), launch.output.count("finished "), driver.memory_info().rss / 2**20))
+            except psutil.NoSuchProcess:
+                return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    code = launch.wait(900)
+    ended.set()
+    watcher.join()
+    assert code == 0, launch.output[-2000:]
+    runs = bench.runs()
+    assert len(runs) == 1000
+    assert {run.status for run in runs} == {"FINISHED"}
+    at = {done: (when, memory) for when, done, memory in samples}
+    early, half, late = (at[min(at, key=lambda done: abs(done - wanted))] for wanted in (100, 550, 1000))
+    first, second = (half[0] - early[0]) / 450, (late[0] - half[0]) / 450
+    note(
+        f"1,000 no-op cells: {1000 * first:.0f} ms a cell in the first half, {1000 * second:.0f} in the second; "
+        f"driver {early[1]:.0f} MiB after 100, {late[1]:.0f} MiB after 1,000"
+    )
+    assert second < 1.5 * first
+    assert late[1] - early[1] < 100
