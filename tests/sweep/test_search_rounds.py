@@ -214,3 +214,15 @@ def test_nothing_is_frozen_when_all_trials_of_a_variant_failed(tmp_path: Path, s
     assert search_record(played.study, played.search, rounds.trials()) == (
         "nothing to freeze: all 2 trials of b failed"
     )
+
+
+def test_a_lost_storage_costs_no_training(tmp_path: Path, storage: Any) -> None:
+    """The same points are proposed again, and are found recorded."""
+    import optuna
+
+    played = Played(declared(tmp_path), storage)
+    trials = played.to_the_end(played.command()).trials()
+    trained = len(played.trained)
+    played.storage = optuna.storages.InMemoryStorage()
+    assert played.to_the_end(played.command()).trials() == trials
+    assert len(played.trained) == trained
