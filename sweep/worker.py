@@ -152,14 +152,17 @@ class CellWorker:
         return Outcome(kind="recorded", run_id=run.run_id, seconds=seconds, score=score)
 
     def _train(self, cell: Cell, report: Callable[[Progress], None]) -> TrainResult:
+        from trainables.fetch import fetch_model, pinned
         from trainables.registry import load_trainable
         from trainables.runtime import configure
         from trainables.user_code import add_to_import_path
 
         add_to_import_path(cell.spec.root)
-        trainable = load_trainable(cell.spec.trainable, cell.spec.root)
+        spec = pinned(cell.spec, cell.digests)
+        fetch_model(spec)
+        trainable = load_trainable(spec.trainable, spec.root)
         configure(self.place.threads)  # again: loading it may have imported torch
-        return trainable(cell.spec, report)
+        return trainable(spec, report)
 
     def _tags(self, work: Assignment) -> dict[str, str]:
         return {

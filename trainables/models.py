@@ -11,6 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from trainables.errors import InputError
+from trainables.fetch import fetched_folder
 from trainables.locations import folder_digest, hub_commit, locate_model
 from trainables.spec import TrainSpec
 from trainables.toy_encoder import toy_encoder_folder
@@ -52,6 +53,7 @@ def load_model(spec: TrainSpec) -> LoadedModel:
         identity = f"{path} {folder_digest(location.folder)}"
     else:
         identity += f" {hub_commit(location.name, spec.model.revision, kind='models')}"
+        path = str(fetched_folder(location, spec.model.revision) or path)  # there, no network is asked
     key = f"{identity} {spec.model.dtype} {spec.model.max_seq_length}"
     if key in _pristine:
         _pristine.move_to_end(key)
