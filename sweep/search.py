@@ -13,7 +13,7 @@ from sweep.cells import Cell
 from sweep.errors import StudyError, SweepError
 from sweep.freeze import frozen_path, frozen_study
 from sweep.proposals import Tried
-from sweep.search_checks import search_endpoint, search_warnings
+from sweep.search_checks import endpoint_warnings, search_endpoint
 from sweep.search_rounds import SearchRounds, shown, trial_label
 from sweep.search_space import SearchBlock, SearchedBy
 from sweep.study import Study, load_study
@@ -48,15 +48,16 @@ def tune(
     Raises:
         SweepError: nothing could be started, or the frozen study cannot be written.
     """
+    from sweep.retry import START_WAIT_S, tracking_wait_s
     from sweep.runner import DEFAULT_RETRIES, RunOptions, say
     from sweep.tracking import Tracking
     from sweep.tracking_uri import default_uri
 
     search = _declared(study)
     path = _checked_output(study, output)
-    for line in search_warnings(search, study.searched_by, study.seeds):
+    for line in endpoint_warnings(search_endpoint(search, study.common_dims)):
         say(f"warning: {line}")
-    tracking = Tracking(tracking_uri or default_uri(), on_wait=say)
+    tracking = Tracking(tracking_uri or default_uri(), wait_s=min(START_WAIT_S, tracking_wait_s()), on_wait=say)
     options = RunOptions(
         tracking_uri=tracking.uri,
         max_concurrent=max_concurrent,
@@ -110,6 +111,7 @@ def _searched(
     from sweep.feed import Feed
     from sweep.places import lock_file
     from sweep.preflight import resolved_cells
+    from sweep.retry import tracking_wait_s
     from sweep.runner import say
     from sweep.search_state import VariantSearch, default_storage, open_storage
     from sweep.tracking_uri import database_file
@@ -120,6 +122,8 @@ def _searched(
     lock = StudyLock(lock_file(f"{study.name} (search)", tracking.uri, file))
     lock.acquire(study.name, Owner.here())
     try:
+        tracking.study_run(study.name)  # a wrong address is said at once; later a server that is away is waited for
+        tracking.wait_s = tracking_wait_s()
         storage = open_storage(search.storage or default_storage(file))
         states = {
             variant: VariantSearch(storage, search_name(study.name, search, cell), search)

@@ -51,13 +51,21 @@ def search_endpoint(search: SearchBlock, common_dims: tuple[int, ...]) -> str:
     return str(Endpoint("validation/spearman", max(common_dims)))
 
 
+def endpoint_warnings(endpoint: str) -> list[str]:
+    """What the choice of the searched endpoint does to the report."""
+    if parse_endpoint(endpoint).split != "test":
+        return []
+    return [f"the search maximises {endpoint}, a test score: the report of the comparison will be exploratory"]
+
+
 def search_warnings(search: SearchBlock | None, searched_by: SearchedBy | None, seeds: Iterable[int]) -> list[str]:
-    """What will make the report exploratory, said before anything runs."""
+    """What a search, to come or done, does to the report of a study; said before anything runs."""
     out = []
-    endpoint = search.endpoint if search is not None else searched_by.endpoint if searched_by is not None else None
-    if endpoint is not None and parse_endpoint(endpoint).split == "test":
-        out.append(f"the search maximises {endpoint}, a test score: the report of the comparison will be exploratory")
+    if search is not None:
+        out.append("search: is for `sweep tune`; `sweep run` trains the study as it stands, without tuned settings")
+        out += endpoint_warnings(search.endpoint) if search.endpoint is not None else []
     if searched_by is not None:
+        out += endpoint_warnings(searched_by.endpoint)
         shared = sorted(set(searched_by.seeds) & set(seeds))
         if shared:
             out.append(

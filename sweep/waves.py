@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from analysis import schema
 from sweep.cells import Cell
+from sweep.errors import TrackingError
 from sweep.stopping import SequentialStanding, fewest_more, seeds_after, seeds_so_far, sequential_standing, wave_size
 from sweep.study import Study
 
@@ -29,12 +30,14 @@ def run_sequential(study: Study, options: RunOptions) -> int:
         SweepError: nothing could be started.
     """
     from sweep.feed import Feed
+    from sweep.retry import START_WAIT_S, tracking_wait_s
     from sweep.runner import say
     from sweep.tracking import Tracking
     from sweep.tracking_uri import default_uri
 
-    tracking = Tracking(options.tracking_uri or default_uri(), on_wait=say)
+    tracking = Tracking(options.tracking_uri or default_uri(), wait_s=min(START_WAIT_S, tracking_wait_s()), on_wait=say)
     waves = SequentialWaves(study, tracking, options, say=say)
+    tracking.wait_s = tracking_wait_s()
     code = Feed(waves.needed_next).run(lambda: waves.study, options)
     for line in standing_lines(waves.study, waves.standing):
         say(line)
@@ -120,7 +123,12 @@ def stand(
 
 
 def recorded_results(name: str, tracking: Tracking) -> Results:
-    """What is recorded of a study; nothing where it has not run."""
+    """What is recorded of a study; nothing where it has not run.
+
+    Raises:
+        TrackingError: the store cannot be read.
+    """
+    from analysis.errors import ResultsError
     from analysis.results import load
     from analysis.tidy import Results
 
@@ -128,7 +136,10 @@ def recorded_results(name: str, tracking: Tracking) -> Results:
         import pandas as pd
 
         return Results(study=name, table=pd.DataFrame(columns=list(schema.RESULT_COLUMNS)), cells=())
-    return load(name, tracking_uri=tracking.uri)
+    try:
+        return load(name, tracking_uri=tracking.uri)
+    except ResultsError as error:
+        raise TrackingError(str(error)) from error
 
 
 def standing_lines(study: Study, stands: SequentialStanding) -> list[str]:
