@@ -43,7 +43,8 @@ def ray_session(address: str | None, *, cpus: int, scratch: Path) -> Iterator[Se
         ClusterError: no cluster at the address.
     """
     if ray.is_initialized():
-        yield _session(shared=True)
+        joined = _session(shared=True)
+        yield joined if len(joined.nodes) > 1 else _session(shared=False)
         return
     address = address or os.environ.get(ENV_ADDRESS)
     logging.getLogger("ray").setLevel(logging.ERROR)

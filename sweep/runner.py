@@ -17,7 +17,7 @@ from sweep.claim import Heartbeat, Owner, StudyLock, other_machine_alive
 from sweep.errors import ChangedStudyError, ClaimedError, StudyError, SweepError
 from sweep.interrupts import EXIT_INTERRUPTED, Interrupts
 from sweep.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
-from sweep.opening import chosen_for_rerun, open_study_run, record_spooled, settle
+from sweep.opening import chosen_for_rerun, history_of, open_study_run, record_spooled, settle
 from sweep.places import lock_file, scratch_folder, spool_folder
 from sweep.progress import Count, Progress
 from sweep.retry import START_WAIT_S, tracking_wait_s
@@ -171,9 +171,9 @@ class _Launch:
         if todo:
             for line in [*preflight.check_study(self._study), *changed_versions(self._runs)]:
                 say(f"warning: {line}")
-        if not todo and not self._left_open() and self._tracking.study_run(self._study.name) is not None:
+        if not todo and not self._left_open() and self._is_as_recorded():
             return self._report(statuses, 0)
-        return self._with_study_run(replaces)
+        return self._with_ray(todo, replaces)
 
     # -- before anything is written ----------------------------------------------------------------------------
 
@@ -220,40 +220,54 @@ class _Launch:
     def _left_open(self) -> bool:
         return any(run.status in ("RUNNING", "SCHEDULED") for run in self._runs)
 
+    def _is_as_recorded(self) -> bool:
+        """Whether the study run exists and knows this list of seeds."""
+        run = self._tracking.study_run(self._study.name)
+        history = history_of(run.tags, schema.HISTORY_TAG_SEEDS) if run is not None else []
+        return bool(history) and history[-1].get("seeds") == list(self._study.seeds)
+
     # -- the launch proper -------------------------------------------------------------------------------------
 
-    def _with_study_run(self, replaces: dict[str, str]) -> int:
-        """Open the study run, beat on it, run what is missing, and end it as what it came to."""
+    def _with_ray(self, todo: Sequence[CellStatus], replaces: dict[str, str]) -> int:
+        """Have a Ray that can run the cells, if there are any, before the store is told anything."""
+        if not todo:
+            return self._with_study_run(replaces, None)
         from sweep.cluster_session import ray_session
 
+        shutil.rmtree(self._scratch, ignore_errors=True)  # of a launch that was killed
+        cpus = self._study.resources.cpus
+        try:
+            with ray_session(self._options.address, cpus=cpus, scratch=self._scratch / "ray") as session:
+                self._interrupts.install()  # Ray has taken SIGTERM for itself
+                preflight.check_tracking(self._tracking.uri, nodes=len(session.nodes))
+                pin = self._checked(session)
+                self._check_other_machines()  # again: starting Ray takes seconds
+                return self._with_study_run(replaces, pin)
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _with_study_run(self, replaces: dict[str, str], pin: Pin | None) -> int:
+        """Open the study run, beat on it, run what is missing, and end it as what it came to."""
         self._tracking.wait_s = tracking_wait_s()
         study_run = open_study_run(self._tracking, self._study)
         heartbeat = Heartbeat(self._tracking, study_run.run_id, self._owner, self._interrupts.ask)
         heartbeat.start()
         code = 1
         try:
-            statuses = self._settle(study_run)
-            todo = self._todo(statuses, replaces)
-            if todo:
-                shutil.rmtree(self._scratch, ignore_errors=True)  # of a launch that was killed
-                cpus = self._study.resources.cpus
-                with ray_session(self._options.address, cpus=cpus, scratch=self._scratch / "ray") as session:
-                    self._interrupts.install()  # Ray has taken SIGTERM for itself
-                    preflight.check_tracking(self._tracking.uri, nodes=len(session.nodes))
-                    code = self._train(todo, replaces, study_run, heartbeat, self._checked(session))
-                    self._interrupts.deferred = False
-            else:
-                code = 0
+            todo = self._todo(self._settle(study_run), replaces)
+            code = 0
+            if todo and pin is not None:
+                code = self._train(todo, replaces, study_run, heartbeat, pin)
+                self._interrupts.deferred = False
             return self._report(self._statuses_now(), code)
-        except KeyboardInterrupt:
-            code = EXIT_INTERRUPTED
+        except BaseException as error:
+            code = EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
             raise
         finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            heartbeat.stop()
             with suppress(SweepError), self._tracking.waiting_at_most(START_WAIT_S) as tracking:
                 status = {0: "FINISHED", EXIT_INTERRUPTED: "KILLED"}.get(code, "FAILED")
                 tracking.close(study_run.run_id, status)
-                heartbeat.stop()
 
     def _settle(self, study_run: StudyRun) -> list[CellStatus]:
         settled = settle(self._tracking, self._runs, by=self._owner.owner)
@@ -276,14 +290,14 @@ class _Launch:
             return self._statuses_now()
         return reconcile(self._cells, settled.runs)
 
-    def _checked(self, session: Session) -> Pin | None:
-        """Check every machine before the first cell; None on this machine alone, which has been checked already."""
-        from sweep.cluster_checks import check_nodes
+    def _checked(self, session: Session) -> Pin:
+        """Check every machine before the first cell; on this machine alone only whether it can hold one."""
+        from sweep.cluster_checks import Pin, check_nodes
 
         resources = self._study.resources
         if not session.shared:
             preflight.check_resources(self._study, session.nodes)
-            return None
+            return Pin()
         device = schema.TAG_FINGERPRINT_PREFIX + "device"
         recorded = [run.tags[device] for run in self._runs if run.status == "FINISHED" and device in run.tags]
         return check_nodes(self._tracking.uri, cpus=resources.cpus, gpus=resources.gpus, recorded=recorded, say=say)
@@ -294,10 +308,9 @@ class _Launch:
         replaces: dict[str, str],
         study_run: StudyRun,
         heartbeat: Heartbeat,
-        pin: Pin | None,
+        pin: Pin,
     ) -> int:
         from sweep.closer import Closer
-        from sweep.cluster_checks import Pin
         from sweep.trials import TrialSweep
         from sweep.worker import Place
 
@@ -332,7 +345,7 @@ class _Launch:
             spare=0 if pin is None else 1,
             stop_asked=lambda: self._interrupts.asked,
             scratch=self._scratch / "tune",
-            pin=pin or Pin(),
+            pin=pin,
         )
         progress.start()
         self._interrupts.deferred = True
