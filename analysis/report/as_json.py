@@ -1,4 +1,4 @@
-"""The report for machines; `docs/report.schema.json` describes it. Undefined numbers are null."""
+"""The report for machines; `docs/reading-a-report.md` describes it. Undefined numbers are null."""
 
 from __future__ import annotations
 
