@@ -35,12 +35,15 @@ class Owner:
     host: str
     boot: str
     pid: int
+    started: str
+    """When the process started, as its machine counts; tells it from a later one with the same number."""
 
     @classmethod
     def here(cls) -> Owner:
         """This process."""
         host, pid = socket.gethostname(), os.getpid()
-        return cls(owner=f"{host}:{pid}:{uuid.uuid4().hex[:8]}", host=host, boot=boot_id(), pid=pid)
+        owner = f"{host}:{pid}:{uuid.uuid4().hex[:8]}"
+        return cls(owner=owner, host=host, boot=boot_id(), pid=pid, started=process_start(pid) or "")
 
 
 def boot_id() -> str:
@@ -49,6 +52,15 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def process_start(pid: int) -> str | None:
+    """When a process of this machine started; None where none with that number lives."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else fields[19]
 
 
 class StudyLock:
@@ -119,6 +131,7 @@ class Beat:
     host: str
     boot: str
     pid: int
+    started: str
     time: float
     beat: int
 
@@ -131,27 +144,29 @@ class Beat:
             return None
 
 
-def other_machine_alive(tags_now: Callable[[], str | None], me: Owner, *, watch_s: float = BEAT_S + 2) -> Beat | None:
-    """The live driver on another machine, if there is one.
+def other_driver_alive(tag_now: Callable[[], str | None], me: Owner, *, watch_s: float = BEAT_S + 2) -> Beat | None:
+    """The live driver that the kernel lock cannot know of, if there is one: on another machine, or another user's.
 
-    A driver of this machine is not asked for its heartbeat: the kernel lock has answered. Where the clocks of the
-    two machines may disagree (a beat from the future), the heartbeat is watched instead of compared.
+    On this machine its process is looked for, so that a dead one never blocks. Where the clocks of two machines
+    disagree (a beat from the future), the heartbeat is watched instead of compared.
 
     Args:
-        tags_now: Reads the heartbeat tag.
+        tag_now: Reads the heartbeat tag.
         me: The driver that asks.
         watch_s: Seconds to watch.
     """
-    beat = Beat.parse(tags_now())
-    if beat is None or beat.beat < 0 or beat.owner == me.owner or (beat.host, beat.boot) == (me.host, me.boot):
+    beat = Beat.parse(tag_now())
+    if beat is None or beat.beat < 0 or beat.owner == me.owner:
         return None
+    if (beat.host, beat.boot) == (me.host, me.boot):
+        return beat if beat.pid != me.pid and process_start(beat.pid) == beat.started else None
     age = time.time() - beat.time
     if age > DEAD_AFTER_S:
         return None
     if age >= -DEAD_AFTER_S:
         return beat
     time.sleep(watch_s)
-    later = Beat.parse(tags_now())
+    later = Beat.parse(tag_now())
     return later if later is not None and (later.beat, later.owner) != (beat.beat, beat.owner) else None
 
 
@@ -159,6 +174,7 @@ class Heartbeat:
     """Beats on the study run until stopped; calls `on_lost` should another driver have taken the study over."""
 
     def __init__(self, tracking: Tracking, run_id: str, me: Owner, on_lost: Callable[[str], None]) -> None:
+        self._patient = tracking
         # Tries once each time: a store that is away for a while is the recording's business.
         self._tracking = Tracking(tracking.uri, wait_s=0)
         self._run_id, self._me, self._on_lost = run_id, me, on_lost
@@ -168,7 +184,8 @@ class Heartbeat:
 
     def start(self) -> None:
         """Beat for the first time, and go on in a thread."""
-        self._beat()
+        self._beats = 1
+        self._write(1, self._patient)
         self._thread.start()
 
     def still_mine(self) -> bool:
@@ -186,17 +203,17 @@ class Heartbeat:
             self._thread.join(timeout=30)
         try:
             if self.still_mine():
-                self._write(-1)
+                self._write(-1, self._tracking)
         except SweepError:
             return  # the next driver will wait a minute at most
 
     def _beat(self) -> None:
         self._beats += 1
-        self._write(self._beats)
+        self._write(self._beats, self._tracking)
 
-    def _write(self, beat: int) -> None:
+    def _write(self, beat: int, tracking: Tracking) -> None:
         value = json.dumps({**asdict(self._me), "time": time.time(), "beat": beat})
-        self._tracking.set_tags(self._run_id, {schema.TAG_HEARTBEAT: value})
+        tracking.set_tags(self._run_id, {schema.TAG_HEARTBEAT: value})
 
     def _loop(self) -> None:
         while not self._ended.wait(BEAT_S):
@@ -218,4 +235,4 @@ def is_live(study: str, tracking: Tracking, lock: Path) -> bool:
         run = tracking.study_run(study)
         return None if run is None else run.tags.get(schema.TAG_HEARTBEAT)
 
-    return other_machine_alive(tag, Owner.here(), watch_s=0) is not None
+    return other_driver_alive(tag, Owner.here(), watch_s=0) is not None

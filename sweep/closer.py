@@ -15,7 +15,7 @@ from typing import Final
 from analysis import schema
 from sweep.cell_queue import CellQueue
 from sweep.cells import Cell
-from sweep.errors import SweepError
+from sweep.errors import SweepError, TrackingUnavailable
 from sweep.progress import Progress
 from sweep.recording import cell_tags, failure_recording
 from sweep.spool import Spool
@@ -23,6 +23,8 @@ from sweep.tracking import CellRun, Tracking
 from sweep.worker import Assignment, Outcome, Place
 
 LOST: Final = "its worker died"
+AGAIN_S: Final = 5.0
+"""Longest wait for a store that was away for the whole bound before."""
 
 
 @dataclass(kw_only=True)
@@ -100,6 +102,8 @@ class Closer:
             try:
                 self._close(work, outcome)
             except SweepError as error:
+                if isinstance(error, TrackingUnavailable):
+                    self._tracking.wait_s = min(self._tracking.wait_s, AGAIN_S)  # its wait is over for all
                 self.results.unclosed.append(outcome.run_id or work.cell.run_name)
                 self._trouble(str(error))
             except Exception as error:

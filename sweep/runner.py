@@ -13,8 +13,8 @@ from analysis import schema
 from sweep import preflight
 from sweep.cell_queue import CellQueue
 from sweep.cells import Cell
-from sweep.claim import Heartbeat, Owner, StudyLock, other_machine_alive
-from sweep.errors import ChangedStudyError, ClaimedError, StudyError, SweepError
+from sweep.claim import Heartbeat, Owner, StudyLock, other_driver_alive
+from sweep.errors import ChangedStudyError, ClaimedError, StudyError, SweepError, TrackingUnavailable
 from sweep.interrupts import EXIT_INTERRUPTED, Interrupts
 from sweep.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
 from sweep.opening import chosen_for_rerun, history_of, open_study_run, record_spooled, settle
@@ -162,7 +162,7 @@ class _Launch:
 
     def run(self) -> int:
         preflight.check_resolved(self._study, self._cells)
-        self._check_other_machines()
+        self._check_other_drivers()
         self._runs = self._tracking.recorded_runs(self._study.name, self._kind)
         statuses = reconcile(self._cells, self._runs)
         self._check_changes(statuses)
@@ -177,12 +177,12 @@ class _Launch:
 
     # -- before anything is written ----------------------------------------------------------------------------
 
-    def _check_other_machines(self) -> None:
+    def _check_other_drivers(self) -> None:
         def heartbeat() -> str | None:
             run = self._tracking.study_run(self._study.name)
             return None if run is None else run.tags.get(schema.TAG_HEARTBEAT)
 
-        alive = other_machine_alive(heartbeat, self._owner)
+        alive = other_driver_alive(heartbeat, self._owner)
         if alive is not None:
             raise ClaimedError(
                 f"study {self._study.name!r} is being run by process {alive.pid} on {alive.host}; wait for it or stop "
@@ -241,7 +241,7 @@ class _Launch:
                 self._interrupts.install()  # Ray has taken SIGTERM for itself
                 preflight.check_tracking(self._tracking.uri, nodes=len(session.nodes))
                 pin = self._checked(session)
-                self._check_other_machines()  # again: starting Ray takes seconds
+                self._check_other_drivers()  # again: starting Ray takes seconds
                 return self._with_study_run(replaces, pin)
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -259,7 +259,7 @@ class _Launch:
             if todo and pin is not None:
                 code = self._train(todo, replaces, study_run, heartbeat, pin)
                 self._interrupts.deferred = False
-            return self._report(self._statuses_now(), code)
+            return self._report_now(code)
         except BaseException as error:
             code = EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
             raise
@@ -367,6 +367,14 @@ class _Launch:
     def _statuses_now(self) -> list[CellStatus]:
         self._runs = self._tracking.recorded_runs(self._study.name, self._kind)
         return reconcile(self._cells, self._runs)
+
+    def _report_now(self, code: int) -> int:
+        with self._tracking.waiting_at_most(START_WAIT_S):
+            try:
+                return self._report(self._statuses_now(), code)
+            except TrackingUnavailable as error:
+                say(f"how far the study is cannot be asked: {error}")
+                return code or 1
 
     def _report(self, statuses: Sequence[CellStatus], code: int) -> int:
         """Say how it ended, name what failed, and give the exit code."""

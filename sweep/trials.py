@@ -24,6 +24,7 @@ from sweep.cell_queue import CellQueue
 from sweep.closer import LOST, Closer
 from sweep.cluster_checks import Pin
 from sweep.progress import Progress
+from sweep.retry import one_line
 from sweep.worker import Assignment, CellWorker, Outcome, Place, Standing
 
 OUTCOME: Final = "outcome"
@@ -212,13 +213,17 @@ class _Conductor(tune.Callback):
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         work = self._sweep.taken.pop(trial.trial_id, None)
         if work is not None:
-            self._sweep.closer.ended(work, self._ended.pop(trial.trial_id))
+            outcome = self._ended.pop(trial.trial_id, None)
+            if outcome is not None:
+                self._sweep.closer.ended(work, outcome)
+            else:
+                self._sweep.closer.lost(work, None, LOST)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         work = self._sweep.taken.pop(trial.trial_id, None)
         if work is not None:
             standing = standing_of(self._sweep.place.owner, work.launch)
-            self._sweep.closer.lost(work, standing.run_id if standing else None, LOST)
+            self._sweep.closer.lost(work, standing.run_id if standing else None, _why_lost(trial))
 
     def _stop(self, now: float, standings: list[tuple[Assignment, Standing | None]], trials: list[Any]) -> None:
         sweep = self._sweep
@@ -240,6 +245,12 @@ class _Conductor(tune.Callback):
             told = by_launch.get(work.launch)
             sweep.closer.lost(work, told.run_id if told else None, "stopped while training", stopped=True)
         raise StopSweep
+
+
+def _why_lost(trial: Any) -> str:
+    """That the process died, or what escaped from it."""
+    error = trial.get_error()
+    return one_line(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else LOST
 
 
 @dataclass(kw_only=True)

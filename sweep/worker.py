@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from analysis import schema
 from sweep.cells import Cell
-from sweep.errors import SweepError, TrackingUnavailable
+from sweep.errors import SweepError
 from sweep.recording import Recording, cell_tags, failure_recording, recording_of
 from sweep.retry import one_line
 from sweep.spool import Spooled
@@ -183,7 +183,7 @@ class CellWorker:
         try:
             with self.place.tracking.waiting_at_most(BEGIN_WAIT_S) as tracking:
                 return self._create(work, tracking)
-        except TrackingUnavailable:
+        except SweepError:
             return None
 
     def _failed(self, work: Assignment, run: CellRun | None, error: Exception) -> Outcome:

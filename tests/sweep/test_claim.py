@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweep import claim
-from sweep.claim import BEAT_S, DEAD_AFTER_S, Beat, Owner, StudyLock, is_locked, other_machine_alive
+from sweep.claim import BEAT_S, DEAD_AFTER_S, Beat, Owner, StudyLock, is_locked, other_driver_alive, process_start
 from sweep.errors import ClaimedError
 
 HOLD = """
@@ -45,9 +45,11 @@ def test_a_second_process_is_refused_and_a_killed_one_never_blocks(tmp_path: Pat
     assert not is_locked(path)
 
 
-def a_beat(age_s: float, *, host: str = "elsewhere", boot: str = "b", beat: int = 3) -> str:
-    fields = {"owner": f"{host}:1:x", "host": host, "boot": boot, "pid": 1, "time": time.time() - age_s, "beat": beat}
-    return json.dumps(fields)
+def a_beat(
+    age_s: float, *, host: str = "elsewhere", boot: str = "b", beat: int = 3, pid: int = 1, started: str = "7"
+) -> str:
+    fields = {"host": host, "boot": boot, "pid": pid, "started": started, "beat": beat}
+    return json.dumps({**fields, "owner": f"{host}:{pid}:x", "time": time.time() - age_s})
 
 
 ME = Owner.here()
@@ -61,22 +63,24 @@ ME = Owner.here()
         (a_beat(1), True),
         (a_beat(DEAD_AFTER_S + 5), False),
         (a_beat(1, beat=-1), False),  # it said good-bye
-        (a_beat(1, host=ME.host, boot=ME.boot), False),  # this machine: the kernel lock has answered
+        (a_beat(1, host=ME.host, boot=ME.boot, started="a number used again"), False),
+        (a_beat(1, host=ME.host, boot=ME.boot, pid=2**22 + 1), False),  # dead: never blocks
+        (a_beat(1, host=ME.host, boot=ME.boot, started=str(process_start(1))), True),  # another user's
         (a_beat(1, host=ME.host, boot="before the restart"), True),
     ],
 )
 def test_heartbeat_of_another_machine(stored: str | None, alive: bool) -> None:
-    assert (other_machine_alive(lambda: stored, ME) is not None) is alive
+    assert (other_driver_alive(lambda: stored, ME) is not None) is alive
 
 
 @pytest.mark.parametrize("beating", [True, False])
 def test_a_clock_that_is_ahead_is_watched_instead_of_believed(beating: bool) -> None:
     beats = iter([a_beat(-3600, beat=3), a_beat(-3600, beat=4 if beating else 3)])
-    assert (other_machine_alive(lambda: next(beats), ME, watch_s=0) is not None) is beating
+    assert (other_driver_alive(lambda: next(beats), ME, watch_s=0) is not None) is beating
 
 
 def test_the_watch_is_longer_than_a_beat_and_death_takes_several() -> None:
-    assert claim.other_machine_alive.__kwdefaults__["watch_s"] > BEAT_S
+    assert claim.other_driver_alive.__kwdefaults__["watch_s"] > BEAT_S
     assert DEAD_AFTER_S >= 3 * BEAT_S
 
 
