@@ -131,7 +131,7 @@ def tracking_trouble(uri: str) -> str:
                 json.loads(answer.read())
             return ""
         except urllib.error.HTTPError as error:
-            return _refusal(uri, parts.netloc, error)
+            return _refusal(uri, error)
         except (OSError, ValueError) as error:
             if isinstance(error, ValueError) or time.monotonic() > deadline:
                 reason = getattr(error, "reason", error)
@@ -139,11 +139,16 @@ def tracking_trouble(uri: str) -> str:
         time.sleep(1)
 
 
-def _refusal(uri: str, host: str, error: urllib.error.HTTPError) -> str:
+def host_refusal(uri: str) -> str:
+    """What to say where an MLflow server is asked under a name that it was not told of."""
+    return f"{uri} refuses the host name {urlsplit(uri).netloc!r}; start `mlflow server` with it in --allowed-hosts"
+
+
+def _refusal(uri: str, error: urllib.error.HTTPError) -> str:
     with error:
         text = " ".join(error.read(300).decode(errors="replace").split())
     if error.code == 403 and "host" in text.lower():
-        return f"{uri} refuses the host name {host!r}; start `mlflow server` with it in --allowed-hosts"
+        return host_refusal(uri)
     if error.code in (401, 403):
         return f"{uri} refuses the user (HTTP {error.code}); set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
     return f"{uri} answers HTTP {error.code} there ({text[:120]})"

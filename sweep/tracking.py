@@ -20,6 +20,7 @@ from analysis import schema
 from sweep.errors import TrackingError, TrackingUnavailable
 from sweep.files import write_atomically
 from sweep.ledger import RecordedRun
+from sweep.node_facts import host_refusal
 from sweep.recording import Input, Recording
 from sweep.retry import one_line, patiently, tracking_wait_s
 from sweep.tracking_uri import absolute_uri, database_file
@@ -127,6 +128,8 @@ class Tracking:
         except TrackingUnavailable:
             raise
         except Exception as error:
+            if "Invalid Host header" in str(error):
+                raise TrackingError(f"tracking store: {host_refusal(self.uri)}") from error
             raise TrackingError(f"tracking store {self.uri}: {one_line(error)}") from error
 
     # -- reading ---------------------------------------------------------------------------------------------
