@@ -97,6 +97,7 @@ class Host:
             "USER": "root",
             "LANG": "C.UTF-8",
             "PATH": f"{Path(sys.prefix)}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PYTHONPATH": str(REPOSITORY),
         }
         settings = [f"{key}={value}" for key, value in {**clean, **(env or {})}.items()]
         enter = ["nsenter", "--target", str(self.pid), "--all", f"--wdns={cwd}"]

@@ -15,7 +15,6 @@ from typing import Any
 
 import ray
 from mlflow import MlflowClient
-from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID
 from ray.cluster_utils import AutoscalingCluster, Cluster
 
 from sweep.runner import run_study
@@ -83,46 +82,9 @@ def removed() -> dict[str, Any]:
     return run("options: {sleep_s: 8.0}")
 
 
-class _FakeCloud(AutoscalingCluster):  # type: ignore[misc]
-    """Ray's autoscaler over nodes on this machine. Its base configuration is missing from Ray's wheel."""
-
-    def _generate_config(
-        self, head_resources: dict[str, float], worker_node_types: dict[str, Any], **config: Any
-    ) -> dict[str, Any]:
-        config.pop("autoscaler_v2")
-        head = {"resources": head_resources, "node_config": {}, "max_workers": 0}
-        empty: dict[str, Any] = {
-            name: []
-            for name in (
-                "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands",
-                "head_start_ray_commands", "worker_start_ray_commands", "cluster_synced_files",
-            )
-        }  # fmt: skip
-        return {
-            "cluster_name": "fake-cloud",
-            "max_workers": 8,
-            "provider": {
-                "type": "fake_multinode",
-                "use_node_id_as_ip": True,
-                "disable_node_updaters": True,
-                "disable_launch_config_check": True,
-                "launch_multiple": True,
-                "head_node_id": FAKE_HEAD_NODE_ID,
-            },
-            "available_node_types": {**worker_node_types, "ray.head.default": head},
-            "head_node_type": "ray.head.default",
-            "upscaling_speed": 1.0,
-            "auth": {},
-            "docker": {},
-            "file_mounts": {},
-            **empty,
-            **config,
-        }
-
-
 def grows() -> dict[str, Any]:
     """A cluster without any node that can hold a cell, whose autoscaler can start some."""
-    cluster = _FakeCloud(
+    cluster = AutoscalingCluster(
         head_resources={"CPU": 0},
         worker_node_types={
             "worker": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": 2},
