@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis import paired, sequential, settings
-from analysis.comparison import Draft, leading, sentence_of
+from analysis.comparison import Draft
 from analysis.crossed import Crossed, crossed_over_settings
 from analysis.endpoint import Frame, Measured, Ruled, crossed_finding, equivalence_finding, rule
 from analysis.equivalence import equivalence
 from analysis.findings import AcrossEndpoint, AcrossSettings, Comparison, EquivalenceFinding, MetaAnalysis, SettingRow
+from analysis.headline import leading, sentence_of
 from analysis.joint import FamilyMember, joint_sign_flip
 from analysis.meta import meta_analysis
 from analysis.sentences import exploratory_sentence
@@ -64,7 +65,7 @@ def decide_across(
     used = [d for d in drafted.drafts if any(m.seeds for m in d.primaries)]
     place = f", over {len(used)} settings"
     ruled: list[Ruled] = []
-    found, signs = [], []
+    found = []
     for j, column in enumerate(drafted.by_endpoint):
         d = np.array(list(drafted.contributions[j].values()))
         sign = _sign(d, drafted)
@@ -86,17 +87,17 @@ def decide_across(
                 failed=drafted.failed,
                 treatment=first.treatment,
                 baseline=first.baseline,
-                where=f"on {column[0].endpoint}{place}",
+                endpoint=column[0].endpoint,
+                place=place,
             )
             ruled.append(own)
-            signs.append(sign)
         found.append(
             _endpoint(
                 j, column, d, sign, crossed, own, drafted=drafted, member=member, comparisons=comparisons, frame=frame
             )
         )
     verdict = comparison_verdict([r.verdict for r in ruled], opposed=opposed([r.evidence for r in ruled]))
-    lead = leading(verdict, ruled, signs, member.adjusted)
+    lead = leading(verdict, ruled)
     text = sentence_of(verdict, ruled, lead, treatment=first.treatment, baseline=first.baseline, place=place)
     if ruled:
         up = sum((c.endpoints[lead].mean_difference or 0) > 0 for c in comparisons)

@@ -22,7 +22,8 @@ from analysis.endpoint import (
     seeds_to_reach_alpha,
 )
 from analysis.examples import ExampleStore
-from analysis.findings import Comparison, SeedsAdvice, Verdict
+from analysis.findings import Comparison, SeedsAdvice
+from analysis.headline import leading, sentence_of
 from analysis.joint import FamilyMember, JointTest, holm, joint_sign_flip
 from analysis.pairing import PairedScores
 from analysis.power import WIN_RATES, seeds_needed
@@ -128,7 +129,8 @@ def decide(
                 failed=d.failed,
                 treatment=d.treatment,
                 baseline=d.baseline,
-                where=f"on {m.endpoint}{place}",
+                endpoint=m.endpoint,
+                place=place,
             )
             ruled.append(own)
         joint = Joint(
@@ -141,7 +143,7 @@ def decide(
         )
         found.append(finding(m, joint, own, frame=frame))
     verdict = comparison_verdict([r.verdict for r in ruled], opposed=opposed([r.evidence for r in ruled]))
-    lead = leading(verdict, ruled, [m.sign for m in d.primaries], member.adjusted)
+    lead = leading(verdict, ruled)
     first = d.primaries[0] if d.primaries else None
     correlation = paired.seed_correlation(first.treatment, first.baseline) if first else None
     return Comparison(
@@ -164,37 +166,6 @@ def decide(
         advice=_advice(d, lead, member.factor, frame=frame) if d.primaries else None,
         descriptive=several_settings,
     )
-
-
-def leading(
-    verdict: Verdict, ruled: Sequence[Ruled], signs: Sequence[paired.SignTest], adjusted: Sequence[float]
-) -> int:
-    """Position of the primary whose sentence speaks for the comparison: its verdict, then p, then agreement."""
-    order = sorted(
-        range(len(ruled)),
-        key=lambda j: (ruled[j].verdict != verdict, adjusted[j], -abs(signs[j].wins - signs[j].losses)),
-    )
-    return order[0] if order else 0
-
-
-def sentence_of(
-    verdict: Verdict, ruled: Sequence[Ruled], lead: int, *, treatment: str, baseline: str, place: str
-) -> str:
-    """The comparison's sentence: its leading primary's, and how many primaries share the verdict."""
-    if not ruled:
-        return f"{treatment} against {baseline}{place} cannot be decided: there are no finished pairs."
-    text = ruled[lead].sentence
-    if verdict == "mixed" and ruled[lead].verdict != "mixed":
-        up = sum(r.evidence.significant and r.evidence.direction > 0 for r in ruled)
-        down = sum(r.evidence.significant and r.evidence.direction < 0 for r in ruled)
-        return (
-            f"Mixed: {treatment} and {baseline} differ in opposite directions over the primary endpoints{place} "
-            f"({up} favour {treatment}, {down} favour {baseline})."
-        )
-    if len(ruled) == 1:
-        return text
-    same = sum(r.verdict == verdict for r in ruled)
-    return f"{text} The same holds for {same} of the {len(ruled)} primary endpoints, which share their trained models."
 
 
 def _advice(d: Draft, lead: int, factor: int, *, frame: Frame) -> SeedsAdvice:

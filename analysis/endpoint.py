@@ -203,6 +203,9 @@ def equivalence_finding(found: Equivalence | None, d: Floats, frame: Frame) -> E
 class Ruled:
     """Evidence, verdict and sentence of a primary endpoint."""
 
+    endpoint: schema.Endpoint
+    sign: paired.SignTest
+    adjusted_p: float
     evidence: Evidence
     verdict: Verdict
     sentence: str
@@ -221,7 +224,8 @@ def rule(
     failed: frozenset[Side],
     treatment: str,
     baseline: str,
-    where: str,
+    endpoint: schema.Endpoint,
+    place: str,
 ) -> Ruled:
     """Apply the verdict's rules to one primary endpoint, in one setting or over all."""
     plan = frame.plan
@@ -245,13 +249,16 @@ def rule(
     names: dict[Side, str] = {"treatment": treatment, "baseline": baseline}
     e = sequential.e_value(sign.wins, sign.losses)
     return Ruled(
+        endpoint=endpoint,
+        sign=sign,
+        adjusted_p=adjusted_p,
         evidence=found,
         verdict=verdict,
         sentence=verdict_sentence(
             verdict,
             treatment=treatment,
             baseline=baseline,
-            where=where,
+            where=f"on {endpoint}{place}",
             wins=sign.wins,
             losses=sign.losses,
             ties=sign.ties,

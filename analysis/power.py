@@ -48,6 +48,7 @@ class SeedsNeeded:
     """The n from which it never falls below again, up to the search limit."""
 
 
+@lru_cache(maxsize=256)
 def seeds_needed(
     p_win: float, *, alpha: float = 0.05, power: float = 0.8, searched_to: int = SEARCHED_TO
 ) -> SeedsNeeded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from analysis.findings import Interval, OnePairFinding, Verdict
@@ -25,8 +26,15 @@ METHOD_SEQUENTIAL = (
 
 
 def signed(value: float | None) -> str:
-    """`+0.0035`."""
-    return "undefined" if value is None else f"{value:+.4f}"
+    """`+0.0035`, `-0.00021`: four decimals, more where they would leave fewer than two digits of the value."""
+    if value is None:
+        return "undefined"
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if size < 1e-6:
+        return f"{value:+.1e}"
+    return f"{value:+.{max(4, 1 - math.floor(math.log10(size)))}f}"
 
 
 def p_text(p: float | None) -> str:
@@ -38,7 +46,12 @@ def p_text(p: float | None) -> str:
 
 def interval_text(interval: Interval) -> str:
     """`+0.0010 to +0.0042`."""
-    return f"{interval[0]:+.4f} to {interval[1]:+.4f}"
+    return f"{signed(interval[0])} to {signed(interval[1])}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1]))) if parts else ""
 
 
 def verdict_sentence(
@@ -128,34 +141,43 @@ def verdict_sentence(
         tail = "" if verdict == "equivalent" else ", on this test set"
         return f"{pair} are equivalent {where} within the margin {margin:g}{tail}: {mean_text} ({favour})."
     opening = f"Undecided: {favour} {where} (mean difference {mean_text}; {evidence})"
-    if failed:
-        who = " and ".join(failed)
-        return f"{opening}; while {who} fails by itself on some seeds it is called neither better nor equivalent."
     if verdict == "undecided_underpowered":
-        if not reachable:
-            limit = f"the smallest attainable p is {p_text(smallest_p)}, above alpha {alpha:g}"
-            if sequential:
-                limit = "so few seeds cannot bring E to its threshold"
-            needed = f"at least {seeds_needed} seeds are needed"
-            return f"{opening}; {limit}; {needed}."
-        more = f"about {seeds_at_margin} seeds are needed" if seeds_at_margin else "more seeds are needed"
-        shown = "" if power_at_margin is None else f", {power_at_margin:.2f},"
-        return f"{opening}; the power to see a difference of {margin:g}{shown} is under 0.8; {more}" + (
-            "." if sequential else f" (smallest attainable p {p_text(smallest_p)})."
+        why = (
+            _floor_too_high(smallest_p, alpha, seeds_needed, sequential=sequential)
+            if not reachable
+            else _power_too_low(margin or 0.0, power_at_margin, seeds_at_margin, None if sequential else smallest_p)
         )
-    tail = (
-        f"neither a difference nor equivalence within {margin:g} is shown"
-        if margin is not None
-        else "no margin was declared, so equivalence is not tested"
-    )
-    return f"{opening}; {tail}."
+        text = f"{opening}; {why}"
+    elif margin is not None:
+        text = f"{opening}; neither a difference nor equivalence within {margin:g} is shown"
+    else:
+        text = f"{opening}; no margin was declared, so equivalence is not tested"
+    if failed:
+        text += f"; while {joined(failed)} fails by itself on some seeds it is called neither better nor equivalent"
+    return f"{text}."
+
+
+def _floor_too_high(smallest_p: float, alpha: float, seeds_needed: int, *, sequential: bool) -> str:
+    limit = f"the smallest attainable p is {p_text(smallest_p)}, above alpha {alpha:g}"
+    if sequential:
+        limit = "so few seeds cannot bring E to its threshold"
+    return f"{limit}; at least {seeds_needed} seeds are needed"
+
+
+def _power_too_low(margin: float, power: float | None, seeds_needed: int | None, smallest_p: float | None) -> str:
+    shown = "" if power is None else f", {power:.2f},"
+    needed = f"about {seeds_needed} seeds are needed" if seeds_needed else "more seeds are needed"
+    floor = "" if smallest_p is None else f" (smallest attainable p {p_text(smallest_p)})"
+    return f"the power to see a difference of {margin:g}{shown} is under 0.8; {needed}{floor}"
 
 
 def counts(wins: int, losses: int, ties: int, treatment: str, baseline: str) -> str:
     """`5 of 5 seeds favour interleaved`; the variant with more seeds is named."""
     total = wins + losses + ties
-    leader, most = (treatment, wins) if wins >= losses else (baseline, losses)
     tied = f", {ties} tied" if ties else ""
+    if wins == losses:
+        return f"{wins} of {total} seeds favour each{tied}" if wins else f"all {total} seeds are tied"
+    leader, most = (treatment, wins) if wins > losses else (baseline, losses)
     return f"{most} of {total} seeds favour {leader}{tied}"
 
 

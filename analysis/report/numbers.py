@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.sentences import signed
+
 NONE = "-"
 
 
@@ -21,11 +23,7 @@ def mean_sd(mean: float | None, sd: float | None) -> str:
 
 def difference(value: float | None) -> str:
     """A difference, always with its sign; as many decimals as it needs to show one."""
-    if value is None:
-        return NONE
-    if value != 0 and abs(value) < 5e-5:
-        return f"{value:+.0e}"
-    return f"{value:+.4f}"
+    return NONE if value is None else signed(value)
 
 
 def p_value(value: float | None) -> str:
@@ -37,7 +35,7 @@ def p_value(value: float | None) -> str:
 
 def interval(bounds: Sequence[float] | None) -> str:
     """`[+0.0011, +0.0060]`."""
-    return NONE if bounds is None else f"[{bounds[0]:+.4f}, {bounds[1]:+.4f}]"
+    return NONE if bounds is None else f"[{signed(bounds[0])}, {signed(bounds[1])}]"
 
 
 def wins(win: int, loss: int, tie: int) -> str:

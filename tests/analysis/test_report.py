@@ -61,6 +61,9 @@ def test_the_articles_pattern_is_undecided(file: Path) -> None:
     assert "5 of 5" in comparison["sentence"]
     assert "0.0625" in comparison["sentence"]
     assert "at least 6 seeds" in comparison["sentence"]
+    assert (
+        "undecided at 256 and 512 (5 of 5 seeds favour interleaved) and at 32 and 64 (3 of 5" in comparison["sentence"]
+    )
     by_name = {row["endpoint"]: row for row in comparison["endpoints"]}
     assert by_name["test/spearman_256"]["wins"] == 5
     assert by_name["test/spearman_256"]["sign_test_p"] == pytest.approx(0.0625)
