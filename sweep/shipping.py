@@ -79,13 +79,14 @@ def shipment_of(study: Study) -> Shipment:
             found[name] = file
     for file in _named_files(study):
         found[file.relative_to(study.root).as_posix()] = file
-    found[study.path.name] = study.root / study.path.name
-    named = {name for name in left_out if name in found}
+    name = study.path.resolve().name  # of the file itself, where the given path is a link to it
+    found[name] = study.root / name
+    named = {one for one in left_out if one in found}
     shipment = Shipment(
         files={f"{STUDY_FOLDER}/{name}": found[name] for name in sorted(found)},
         own=dict(_own_files()),
-        left_out=tuple(name for name in left_out if name not in named),
-        study_file=f"{STUDY_FOLDER}/{study.path.name}",
+        left_out=tuple(one for one in left_out if one not in named),
+        study_file=f"{STUDY_FOLDER}/{name}",
     )
     if shipment.size > MAX_BYTES:
         largest = sorted(found.items(), key=lambda one: one[1].stat().st_size, reverse=True)[:3]

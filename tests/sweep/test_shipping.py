@@ -44,6 +44,13 @@ def test_the_study_its_modules_and_the_data_it_names(folder: Path) -> None:
     assert names(shipped(folder)) == {"study.yaml", "my_losses.py", "helpers.py", "pairs/train.csv", "pairs/test.csv"}
 
 
+def test_a_link_to_a_study_ships_the_study(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    shipped(folder)
+    link = tmp_path_factory.mktemp("elsewhere") / "link.yaml"
+    link.symlink_to(folder / "study.yaml")
+    assert shipment_of(load_study(link)).study_file == f"{STUDY_FOLDER}/study.yaml"
+
+
 def test_nothing_hidden_cached_recorded_or_secret(folder: Path) -> None:
     unwanted = [
         ".env", ".git/hooks/hook.py", ".venv/x.py", "env/pyvenv.cfg", "env/lib/x.py", "__pycache__/x.py",
