@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from analysis import schema
@@ -145,7 +145,7 @@ class Closer:
             self._tracking.close(replaced, "KILLED", {schema.TAG_SUPERSEDED_BY: run_id})
         self._tracking.close(run_id, "FINISHED")
         self.results.finished[key] = run_id
-        self._progress.finished(work.cell.run_name, score=outcome.score, seconds=outcome.seconds)
+        self._progress.finished(work.cell, scores=outcome.scores, seconds=outcome.seconds)
         self._on_finished(work.cell, run_id)
 
     def _keep(self, work: Assignment, outcome: Outcome) -> None:
@@ -167,8 +167,9 @@ class Closer:
         if run_id is None:
             found = self._tracking.launched(self._place.experiment_id, work.launch)
             run_id = found.run_id if found is not None else None
-        if run_id is not None and self._tracking.run(run_id).complete:
-            self._finish(work, outcome, run_id)  # it died after its last word was stored
+        recorded = None if run_id is None else self._tracking.run(run_id)
+        if recorded is not None and recorded.complete:  # it died after its last word was stored
+            self._finish(work, replace(outcome, scores=recorded.metrics), recorded.run_id)
             return
         pause = None if stopped else self._cells.retry(work.launch)
         final = pause is None and not stopped and not self._cells.stopped

@@ -12,6 +12,7 @@ from typing import Any
 
 from analysis import schema
 from sweep.cells import Cell
+from sweep.description import describe
 from sweep.ledger import RecordedRun
 from sweep.spool import Spool, Spooled
 from sweep.study import Study
@@ -131,6 +132,9 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
     if not tracking.has_artifact(run.run_id, schema.PLAN_ARTIFACT):
         tracking.put_artifact(place, schema.STUDY_ARTIFACT, study.text.encode())
         tracking.put_artifact(place, schema.PLAN_ARTIFACT, _json(declared_plan(study)))
+    described = describe(study, run.tags.get(schema.TAG_DESCRIPTION))
+    if described != run.tags.get(schema.TAG_DESCRIPTION):
+        tracking.set_tags(run.run_id, {schema.TAG_DESCRIPTION: described})
     if note_seeds(tracking, run, study.seeds) > 1:
         name = schema.STUDY_ARTIFACT.replace(".yaml", f"-{int(time.time())}.yaml")
         tracking.put_artifact(place, name, study.text.encode())

@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sweep.tally import Tally
 from sweep.worker import Standing
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from sweep.cells import Cell
+
 QUIET_S: Final = 30.0
 """Without a terminal: longest silence before a line says what is going on."""
+MOST_LINES: Final = 6
+"""On a terminal: of who is ahead, while the bar stands."""
 
 
 def duration(seconds: float) -> str:
@@ -40,6 +45,8 @@ class Count:
     finished: int = 0
     failed: int = 0
     retried: int = 0
+    seconds: float = 0.0
+    """Sum over the cells finished since, each from its begin to its record."""
 
     @property
     def done(self) -> int:
@@ -57,8 +64,17 @@ def eta_s(count: Count, elapsed_s: float) -> float | None:
 class Progress:
     """Shows one sweep. Not thread-safe by itself where it draws; rich and print are."""
 
-    def __init__(self, count: Count) -> None:
-        self.count = count
+    def __init__(self, count: Count, tally: Tally, *, gpus: float = 0.0) -> None:
+        """Prepare.
+
+        Args:
+            count: How far the sweep is when it begins.
+            tally: Who is ahead; shown as what it is.
+            gpus: GPUs that one cell holds.
+        """
+        self.count, self._tally, self._gpus = count, tally, gpus
+        self._note = "starting"
+        self._said: list[str] = []
         self._began = self._spoke = time.monotonic()
         self._live = sys.stderr.isatty()
         self._bar: Any = None
@@ -77,11 +93,11 @@ class Progress:
             TextColumn("cells"),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task("cells", total=self.count.total, completed=self.count.done, note="starting")
+        self._task = self._bar.add_task("cells", total=self.count.total, completed=self.count.done, note=self._note)
         self._bar.start()
 
     def say(self, line: str) -> None:
@@ -92,11 +108,13 @@ class Progress:
         else:
             print(line, file=sys.stderr, flush=True)
 
-    def finished(self, name: str, *, score: tuple[str, float] | None, seconds: float) -> None:
-        """A cell is finished."""
+    def finished(self, cell: Cell, *, scores: Mapping[str, float], seconds: float) -> None:
+        """A cell is finished; the first of its scores is shown."""
         self.count.finished += 1
-        shown = f"  {score[0]} {score[1]:.4f}" if score else ""
-        self.say(f"{self._head()} finished {name}{shown}  in {duration(seconds)}{self._left()}")
+        self.count.seconds += seconds
+        self._tally.add(cell, scores)
+        shown = next((f"  {name} {score:.4f}" for name, score in scores.items()), "")
+        self.say(f"{self._head()} finished {cell.run_name}{shown}  in {duration(seconds)}{self._left()}")
         self._draw()
 
     def failed(self, name: str, reason: str) -> None:
@@ -115,19 +133,35 @@ class Progress:
         if self._bar is None:
             if time.monotonic() - self._spoke > QUIET_S:
                 self.say(f"{self._head()} running {_running(standings, most=4)}{self._left()}")
+                self._say_who_is_ahead()
             return
-        self._draw(_running(standings, most=2))
+        self._note = f"{_running(standings, most=2)}{self._left()}"
+        self._draw()
 
     def stop(self) -> None:
-        """Stop drawing."""
+        """Stop drawing; what was trained and who is ahead stays on the screen."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        if self.count.finished:
+            self.say(f"{self.count.finished} trained in {duration(time.monotonic() - self._began)}{self._gpu_hours()}")
+            self._say_who_is_ahead()
 
-    def _draw(self, note: str | None = None) -> None:
+    def _say_who_is_ahead(self) -> None:
+        """Unless that has been said already."""
+        lines = self._tally.lines()
+        if lines != self._said:
+            self._said = lines
+            for line in lines:
+                self.say(line)
+
+    def _draw(self) -> None:
         if self._bar is not None and self._task is not None:
-            fields = {} if note is None else {"note": note + self._left()}
-            self._bar.update(self._task, completed=self.count.done, **fields)
+            note = "\n".join([self._note + self._gpu_hours(), *self._tally.lines()[:MOST_LINES]])
+            self._bar.update(self._task, completed=self.count.done, total=self.count.total, note=note)
+
+    def _gpu_hours(self) -> str:
+        return f", {self.count.seconds * self._gpus / 3600:.2g} GPU-hours" if self._gpus else ""
 
     def _head(self) -> str:
         width = len(str(self.count.total))
@@ -149,6 +183,6 @@ def _running(standings: Mapping[str, Standing | None], *, most: int) -> str:
 def _one(name: str, standing: Standing | None) -> str:
     if standing is None:
         return name
-    if standing.total_steps:
-        return f"{name} ({standing.phase} {100 * standing.step // standing.total_steps}%)"
-    return f"{name} ({standing.phase})"
+    where = f" {standing.step}/{standing.total_steps}" if standing.total_steps else ""
+    loss = "" if standing.loss is None else f", loss {standing.loss:.3g}"
+    return f"{name} ({standing.phase}{where}{loss})"

@@ -23,8 +23,9 @@ from sweep.progress import Count, Progress
 from sweep.retry import START_WAIT_S, tracking_wait_s
 from sweep.spool import Spool
 from sweep.study import Study
+from sweep.tally import tally_of
 from sweep.tracking import StudyRun, Tracking
-from sweep.tracking_uri import absolute_uri, database_file, default_uri
+from sweep.tracking_uri import absolute_uri, database_file, default_uri, where_to_look
 from sweep.versions import changed_versions
 
 if TYPE_CHECKING:
@@ -252,6 +253,7 @@ class _Launch:
         study_run = open_study_run(self._tracking, self._study)
         heartbeat = Heartbeat(self._tracking, study_run.run_id, self._owner, self._interrupts.ask)
         heartbeat.start()
+        say(f"compare runs: {where_to_look(self._tracking.uri, study_run.experiment_id)}")
         code = 1
         try:
             todo = self._todo(self._settle(study_run), replaces)
@@ -318,7 +320,7 @@ class _Launch:
             raise ClaimedError(f"study {self._study.name!r} was taken by another machine at the same moment")
         resources = self._study.resources
         count = Count(total=len(self._cells), before=len(self._cells) - len(todo))
-        progress = Progress(count)
+        progress = Progress(count, tally_of(self._study, self._kind, self._cells, self._runs), gpus=resources.gpus)
         place = Place(
             study=self._study.name,
             tracking=self._tracking,
@@ -326,7 +328,7 @@ class _Launch:
             parent_run_id=study_run.run_id,
             owner=self._owner.owner,
             threads=resources.cpus,
-            shown=next(iter(self._study.primary), ""),
+            primary=self._study.primary,
         )
         queue = CellQueue(
             retries=self._options.retries,

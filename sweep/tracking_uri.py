@@ -41,6 +41,17 @@ def absolute_uri(uri: str) -> str:
     )
 
 
+def where_to_look(uri: str, experiment_id: str) -> str:
+    """How to see an experiment in the MLflow UI: its address, or the command that serves it."""
+    page = f"/#/experiments/{experiment_id}/runs"
+    file = database_file(uri)
+    if file is None:
+        return uri + page if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
+    here = file == Path.cwd() / DATABASE_FILE
+    store = "" if here else f" --backend-store-uri {uri}"
+    return f"mlflow ui{store}, then http://127.0.0.1:5000{page}"
+
+
 def is_one_machine(uri: str) -> bool:
     """Whether the store is a file that only processes of one machine can write."""
     return database_file(uri) is not None

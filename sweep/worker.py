@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from analysis import schema
@@ -42,8 +42,8 @@ class Place:
     parent_run_id: str
     owner: str
     threads: int
-    shown: str = ""
-    """The endpoint shown while the sweep runs; where a cell lacks it, its first score."""
+    primary: tuple[str, ...] = ()
+    """Endpoints shown while the sweep runs; where a cell lacks them, its first score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Outcome:
     detail: str = ""
     """The whole story of a failure whose recording did not succeed; empty where it did."""
     seconds: float = 0.0
-    score: tuple[str, float] | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
     """What is shown of its scores."""
     packed: bytes | None = None
     """A result that could not be recorded, as a spool file."""
@@ -132,12 +132,8 @@ class CellWorker:
             return self._failed(work, run, error)
         tell(Standing(phase="record", run_id=run_id))
         seconds = time.monotonic() - began
-        scores = result.scores
-        score = (
-            (self.place.shown, scores[self.place.shown])
-            if self.place.shown in scores
-            else next(iter(scores.items()), None)
-        )
+        scores = {name: result.scores[name] for name in self.place.primary if name in result.scores}
+        scores = scores or dict(list(result.scores.items())[:1])
         try:
             run = run or self._create(work, self.place.tracking)
             self.place.tracking.record(run, recording, complete=True)
@@ -149,7 +145,7 @@ class CellWorker:
                 seconds=seconds,
                 packed=self._pack(work, run, recording),
             )
-        return Outcome(kind="recorded", run_id=run.run_id, seconds=seconds, score=score)
+        return Outcome(kind="recorded", run_id=run.run_id, seconds=seconds, scores=scores)
 
     def _train(self, cell: Cell, report: Callable[[Progress], None]) -> TrainResult:
         from trainables.fetch import fetch_model, pinned
