@@ -113,7 +113,7 @@ def _searched(
     from sweep.preflight import resolved_cells
     from sweep.retry import tracking_wait_s
     from sweep.runner import say
-    from sweep.search_state import VariantSearch, default_storage, open_storage
+    from sweep.search_state import VariantSearch, default_storage, open_storage, storage_url
     from sweep.tracking_uri import database_file
 
     file = database_file(tracking.uri)
@@ -124,7 +124,8 @@ def _searched(
     try:
         tracking.study_run(study.name)  # a wrong address is said at once; later a server that is away is waited for
         tracking.wait_s = tracking_wait_s()
-        storage = open_storage(search.storage or default_storage(file))
+        url = default_storage(file) if search.storage is None else storage_url(search.storage, study.root)
+        storage = open_storage(url)
         states = {
             variant: VariantSearch(storage, search_name(study.name, search, cell), search)
             for variant, cell in base.items()

@@ -6,11 +6,14 @@ either not there, or running with a known point, and is then finished by the nex
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
 from sweep.errors import TrackingError
 from sweep.proposals import Tried, distributions
+from sweep.retry import one_line
 from sweep.search_space import Point, SearchBlock
 
 STORAGE_FILE: Final = "optuna.db"
@@ -41,6 +44,26 @@ def default_storage(tracking_file: Path | None) -> str:
     return f"sqlite:///{folder / STORAGE_FILE}"
 
 
+def storage_url(url: str, root: Path) -> str:
+    """The URL as the study file means it: a relative SQLite file lies in the study file's folder."""
+    scheme, separator, path = url.partition(":///")
+    if scheme.startswith("sqlite") and separator and path and not path.startswith("/"):
+        return f"{scheme}:///{root / path}"
+    return url
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors of the database as one line; optuna has repeated what was worth repeating."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        raise TrackingError(f"search storage: {one_line(error)}; the same command continues the search") from error
+
+
 class VariantSearch:
     """The search of one variant."""
 
@@ -49,11 +72,15 @@ class VariantSearch:
         import optuna
 
         self._search = search
-        self._study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
+        with _told():
+            self._study = optuna.create_study(
+                storage=storage, study_name=name, direction="maximize", load_if_exists=True
+            )
 
     def trials(self) -> list[Tried]:
         """All trials so far, by number."""
-        return [_tried(trial) for trial in self._study.get_trials(deepcopy=False)]
+        with _told():
+            return [_tried(trial) for trial in self._study.get_trials(deepcopy=False)]
 
     def begin(self, number: int, point: Point) -> None:
         """Store a trial as running.
@@ -63,14 +90,14 @@ class VariantSearch:
         """
         import optuna
 
-        self._study.add_trial(
-            optuna.trial.create_trial(
-                state=optuna.trial.TrialState.RUNNING,
-                params=cast(dict[str, Any], point),
-                distributions=distributions(self._search.space),
-            )
+        trial = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.RUNNING,
+            params=cast(dict[str, Any], point),
+            distributions=distributions(self._search.space),
         )
-        stored = self._study.get_trials(deepcopy=False)
+        with _told():
+            self._study.add_trial(trial)
+            stored = self._study.get_trials(deepcopy=False)
         if len(stored) != number + 1 or stored[number].params != point:
             raise TrackingError(f"search {self._study.study_name}: another process is writing to it; stop that one")
 
@@ -78,10 +105,11 @@ class VariantSearch:
         """Store what came out of a trial; None: it failed, which uses up its share of the budget."""
         import optuna
 
-        if value is None:
-            self._study.tell(number, state=optuna.trial.TrialState.FAIL)
-        else:
-            self._study.tell(number, value)
+        with _told():
+            if value is None:
+                self._study.tell(number, state=optuna.trial.TrialState.FAIL)
+            else:
+                self._study.tell(number, value)
 
 
 def best_of(trials: list[Tried]) -> Tried | None:

@@ -9,7 +9,7 @@ import pytest
 from sweep.errors import TrackingError
 from sweep.proposals import Tried
 from sweep.search_space import SearchBlock
-from sweep.search_state import VariantSearch, best_of, default_storage, open_storage
+from sweep.search_state import VariantSearch, best_of, default_storage, open_storage, storage_url
 
 SEARCH = SearchBlock.model_validate({"space": {"batch_size": [8, 16, 32]}, "trials": 3, "seeds": [9]})
 
@@ -58,3 +58,18 @@ def test_the_default_lies_beside_the_tracking_database(tmp_path: Path, monkeypat
     assert default_storage(tmp_path / "mlflow.db") == f"sqlite:///{tmp_path}/optuna.db"
     monkeypatch.chdir(tmp_path)
     assert default_storage(None) == f"sqlite:///{tmp_path}/optuna.db"
+
+
+def test_a_relative_file_lies_beside_the_study(tmp_path: Path) -> None:
+    assert storage_url("sqlite:///search/optuna.db", tmp_path) == f"sqlite:///{tmp_path}/search/optuna.db"
+    for url in ("sqlite:////data/optuna.db", "postgresql://host/name", "sqlite://"):
+        assert storage_url(url, tmp_path) == url
+
+
+def test_a_database_that_breaks_is_one_line(tmp_path: Path) -> None:
+    search = VariantSearch(open_storage(f"sqlite:///{tmp_path / 'optuna.db'}"), "study/a", SEARCH)
+    (tmp_path / "optuna.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(TrackingError) as caught:
+        search.begin(0, {"batch_size": 16})
+    assert str(caught.value).startswith("search storage: ")
+    assert "\n" not in str(caught.value)
