@@ -27,10 +27,11 @@ class Ranked:
     centred: Floats
     """Midranks as shares of m, minus their mean 1/2 (zero where constant)."""
     order: NDArray[np.intp]
-    start: NDArray[np.intp]
-    """Per sorted position: first position of its run of ties."""
-    end: NDArray[np.intp]
-    """Per sorted position: one behind the last position of its run."""
+    """Position of the sorted values in the flattened (k, m) array."""
+    start: NDArray[np.intp] | None
+    """Per sorted position: first position of its run of ties, in a flattened (k, m + 1) array; None without ties."""
+    end: NDArray[np.intp] | None
+    """The same: one behind the last position of its run."""
     variance: Floats
     """(k,): mean square of `centred`."""
 
@@ -49,51 +50,66 @@ def rank(values: Floats) -> Ranked:
     """Sort and rank each row; values of shape (k, m) or (m,)."""
     rows = np.round(np.atleast_2d(np.asarray(values, dtype=np.float64)), RANK_DECIMALS)
     k, m = rows.shape
-    order = np.argsort(rows, axis=1, kind="stable")
-    ordered = np.take_along_axis(rows, order, axis=1)
+    row = np.arange(k)[:, None]
+    order = np.argsort(rows, axis=1) + row * m
+    ordered = rows.ravel().take(order)
     fresh = np.ones((k, m), dtype=bool)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     position = np.arange(m)
-    start = np.maximum.accumulate(np.where(fresh, position, 0), axis=1)
-    closes = np.ones((k, m), dtype=bool)
-    closes[:, :-1] = fresh[:, 1:]
-    end = np.minimum.accumulate(np.where(closes, position + 1, m)[:, ::-1], axis=1)[:, ::-1]
-    centred = np.empty((k, m))
-    np.put_along_axis(centred, order, (start + end) / (2 * m) - 0.5, axis=1)
+    centred = np.empty(k * m)
+    if fresh.all():
+        centred[order] = (position + 0.5) / m - 0.5
+        start = end = None
+    else:
+        start = np.maximum.accumulate(np.where(fresh, position, 0), axis=1)
+        closes = np.ones((k, m), dtype=bool)
+        closes[:, :-1] = fresh[:, 1:]
+        end = np.minimum.accumulate(np.where(closes, position + 1, m)[:, ::-1], axis=1)[:, ::-1]
+        centred[order] = (start + end) / (2 * m) - 0.5
+        start, end = start + row * (m + 1), end + row * (m + 1)
+    centred = centred.reshape(k, m)
     return Ranked(centred=centred, order=order, start=start, end=end, variance=(centred**2).mean(axis=1))
 
 
 def _moved(by: Ranked, weights: Floats) -> Floats:
     """How moving weight onto each example moves everyone's midranks, seen through `weights`; shape (k, m).
 
-    Row-wise mean over j of ([x_i < x_j] + [x_i = x_j] / 2) w_j, minus its mean over i.
+    Row-wise mean over j of ([x_i < x_j] + [x_i = x_j] / 2) w_j, minus its mean over i. `by` has k rows, or one that
+    stands for all.
     """
-    m = by.order.shape[1]
-    rows = max(by.order.shape[0], weights.shape[0])
-    order = np.broadcast_to(by.order, (rows, m))
-    ordered = np.take_along_axis(np.broadcast_to(weights, (rows, m)), order, axis=1)
-    cumulated = np.zeros((rows, m + 1))
-    np.cumsum(ordered, axis=1, out=cumulated[:, 1:])
-    upto_start = np.take_along_axis(cumulated, np.broadcast_to(by.start, (rows, m)), axis=1)
-    upto_end = np.take_along_axis(cumulated, np.broadcast_to(by.end, (rows, m)), axis=1)
-    above = (cumulated[:, -1:] - (upto_start + upto_end) / 2) / m
-    out = np.empty((rows, m))
-    np.put_along_axis(out, order, above - above.mean(axis=1, keepdims=True), axis=1)
+    k, m = weights.shape
+    one = by.order.shape[0] == 1
+    cumulated = np.zeros((k, m + 1))
+    np.cumsum(_taken(weights, by.order, one=one), axis=1, out=cumulated[:, 1:])
+    if by.start is None or by.end is None:
+        below = (cumulated[:, :-1] + cumulated[:, 1:]) / 2
+    else:
+        below = (_taken(cumulated, by.start, one=one) + _taken(cumulated, by.end, one=one)) / 2
+    above = (cumulated[:, -1:] - below) / m
+    above -= above.mean(axis=1, keepdims=True)
+    out = np.empty((k, m))
+    if one:
+        out[:, by.order[0]] = above
+    else:
+        out.ravel()[by.order] = above
     return out
+
+
+def _taken(rows: Floats, positions: NDArray[np.intp], *, one: bool) -> Floats:
+    return rows.take(positions[0], axis=1) if one else rows.ravel().take(positions)
 
 
 def spearman_influence(labels: Ranked, predictions: Floats) -> Influence:
     """Spearman correlation with ranked labels (one row), and influence values; predictions (k, m)."""
-    x, y = labels, rank(predictions)
-    covariance = (x.centred * y.centred).mean(axis=1)
+    ranked = rank(predictions)
+    x, y, vx, vy = labels.centred, ranked.centred, labels.variance[:, None], ranked.variance[:, None]
+    covariance = (x * y).mean(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        scale = np.sqrt(x.variance * y.variance)
-        correlation = np.where(scale > 0, covariance / scale, np.nan)
-        moved_covariance = x.centred * y.centred - covariance[:, None] + _moved(x, y.centred) + _moved(y, x.centred)
-        moved_x = (x.centred**2 - x.variance[:, None] + 2 * _moved(x, x.centred)) / x.variance[:, None]
-        moved_y = (y.centred**2 - y.variance[:, None] + 2 * _moved(y, y.centred)) / y.variance[:, None]
-        values = moved_covariance / scale[:, None] - correlation[:, None] * (moved_x + moved_y) / 2
-    return Influence(correlation=correlation, values=values)
+        scale = np.sqrt(vx * vy)
+        r = np.where(scale > 0, covariance / scale, np.nan)
+        direct = (x * y - covariance) / scale - r * ((x**2 - vx) / vx + (y**2 - vy) / vy) / 2
+        moved = _moved(labels, y / scale - r * x / vx) + _moved(ranked, x / scale - r * y / vy)
+    return Influence(correlation=r[:, 0], values=direct + moved)
 
 
 def pearson_influence(labels: Floats, predictions: Floats) -> Influence:

@@ -70,15 +70,14 @@ def _floats(values: Floats) -> tuple[float, ...]:
 
 
 def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """Holm-adjusted p-values in the given order; None and NaN stay None and do not count."""
-    from statsmodels.stats.multitest import multipletests
-
+    """Holm-adjusted p-values (Holm 1979) in the given order; None and NaN stay None and do not count."""
     p = np.asarray(p_values, dtype=np.float64)
-    known = np.isfinite(p)
+    known = np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    adjusted = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(order.size, 0, -1)))
     out: list[float | None] = [None] * p.size
-    if known.any():
-        for index, value in zip(np.flatnonzero(known), multipletests(p[known], method="holm")[1], strict=True):
-            out[int(index)] = float(value)
+    for index, value in zip(order, adjusted, strict=True):
+        out[int(index)] = float(value)
     return tuple(out)
 
 

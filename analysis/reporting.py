@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -141,29 +139,18 @@ def report_on_results(results: Results, question: Question) -> Report:
 
     from analysis.compare_study import compare
 
-    with _heap_set_aside():
-        findings = compare(
-            results,
-            plan=asked_plan(results.declared_plan, question.primary),
-            baseline=question.baseline,
-            allow_unverified=question.allow_unverified,
-            all_pairs=question.all_pairs,
-            rng=np.random.default_rng(MONTE_CARLO_SEED),
-        )
+    findings = compare(
+        results,
+        plan=asked_plan(results.declared_plan, question.primary),
+        baseline=question.baseline,
+        allow_unverified=question.allow_unverified,
+        all_pairs=question.all_pairs,
+        rng=np.random.default_rng(MONTE_CARLO_SEED),
+    )
     unreadable = tuple(getattr(results.predictions, "problems", ()))
     fresh = tuple(problem for problem in unreadable if problem not in findings.problems)
     findings = replace(findings, problems=(*findings.problems, *fresh))
     return Report(findings=findings, roles=angle_roles(results.cells))
-
-
-@contextmanager
-def _heap_set_aside() -> Iterator[None]:
-    """statsmodels collects garbage at every correction; what is alive already need not be walked each time."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def report_on_study(
@@ -239,6 +226,7 @@ def note(report: Report, *, attach: bool) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 report.write(Path(folder))
                 report.origin.attach(Path(folder))
+            report.origin.describe(report.findings.headline)
     except ResultsError:
         raise
     except Exception as error:  # whatever MLflow or its store raises: the report stands

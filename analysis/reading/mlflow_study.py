@@ -118,6 +118,19 @@ class MlflowStudy:
 
         ClientStore(self.uri).log_files(self._noted_run().run_id, folder, schema.REPORTS_ARTIFACT_DIR)
 
+    def describe(self, verdict: str) -> None:
+        """Put a verdict where the UI shows it: into the study run's description, in place of an earlier one.
+
+        Raises:
+            ResultsError: there is no study run, or the store cannot be written.
+        """
+        from analysis.reading.client import ClientStore
+
+        run = self._noted_run()
+        design = run.tags.get(schema.TAG_DESCRIPTION, "").partition(schema.VERDICT_HEADING)[0].rstrip()
+        text = "\n\n".join(part for part in (design, f"{schema.VERDICT_HEADING} {verdict}") if part)
+        ClientStore(self.uri).set_tag(run.run_id, schema.TAG_DESCRIPTION, text)
+
     def _noted_run(self) -> StoredRun:
         if not self.study_runs:
             raise ResultsError(f"study {self.study!r} has no study run to note the report on")
