@@ -175,6 +175,21 @@ def test_log_attaches_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {"report.html", "report.md", "score-by-dim.png", "paired-differences.svg"} <= names
 
 
+def test_log_puts_the_verdict_into_the_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path / "cache"))
+    uri = record_study(tmp_path, seeds=2)
+    client = MlflowClient(uri)
+    (run,) = client.search_runs(["1"], filter_string="tags.`sweep.kind` = 'study'")
+    client.set_tag(
+        run.info.run_id, schema.TAG_DESCRIPTION, f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} None yet."
+    )
+    done = CliRunner().invoke(main, ["report", "small", "--tracking-uri", uri, "--log"])
+    assert done.exit_code == 0, done.output
+    told = client.get_run(run.info.run_id).data.tags[schema.TAG_DESCRIPTION]
+    headline = " ".join(done.stdout.split("\n\n")[0].split())
+    assert told == f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} {headline}"
+
+
 def test_parquet_export_gives_the_same_report(run: Run, uri: str, folder: Path) -> None:
     file = folder / "small.parquet"
     assert run("export", "small", "--output", str(file)).exit_code == 0
