@@ -171,6 +171,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+        Path(temporary).chmod(0o644)  # mkstemp keeps a report from a server or a colleague
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
