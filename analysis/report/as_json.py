@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
-from analysis.findings import AcrossSettings, Comparison, EndpointFinding, StudyFindings
+from analysis.findings import AcrossSettings, EndpointFinding, StudyFindings
 from analysis.roles import AngleRoles
 
 REPORT_SCHEMA = 1
@@ -23,49 +24,47 @@ def report_object(findings: StudyFindings, roles: AngleRoles | None = None) -> d
     rest = {
         name: _plain(getattr(findings, name))
         for name in (
-            "sentences", "baseline", "settings", "null_hypothesis", "skew_warning",
+            "notices", "plan", "many_variants", "cells", "problems", "method", "sentences", "baseline", "settings",
+            "null_hypothesis", "skew_warning",
         )
     }  # fmt: skip
     return {
         "schema": REPORT_SCHEMA,
         "study": findings.study,
         "headline": findings.headline,
-        "notices": [asdict(notice) for notice in findings.notices],
-        "plan": _plain(asdict(findings.plan)),
-        "comparisons": [_comparison(comparison) for comparison in findings.comparisons],
+        "comparisons": _plain(findings.comparisons),
         "across_settings": _across(findings.across_settings),
-        "many_variants": [_plain(asdict(many)) for many in findings.many_variants],
-        "cells": [{"variant": count.variant, "by_state": dict(count.by_state)} for count in findings.cells],
-        "problems": [asdict(problem) for problem in findings.problems],
-        "method": list(findings.method),
-        "angle_roles": None if roles is None else asdict(roles),
+        "angle_roles": _plain(roles),
         **rest,
     }
-
-
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    plain: dict[str, Any] = _plain(asdict(comparison))
-    plain["endpoints"] = [_endpoint(found) for found in comparison.endpoints]
-    return plain
-
-
-def _endpoint(found: EndpointFinding) -> dict[str, Any]:
-    return {**_plain(asdict(found)), "crossed_ci95": _plain(found.crossed_ci95)}
 
 
 def _across(found: tuple[AcrossSettings, ...]) -> dict[str, Any] | None:
     """The first treatment's own fields on top, as with two variants; all treatments under `treatments`."""
     if not found:
         return None
-    treatments = [_plain(asdict(across)) for across in found]
+    treatments = _plain(found)
     return {**treatments[0], "treatments": treatments}
 
 
 def _plain(value: Any) -> Any:
+    """Records as dictionaries of their fields, tuples as lists, numbers that are not finite as None."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if is_dataclass(value):
+        found = {name: _plain(getattr(value, name)) for name in _field_names(type(value))}
+        if isinstance(value, EndpointFinding):
+            found["crossed_ci95"] = _plain(value.crossed_ci95)
+        return found
     return value
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
