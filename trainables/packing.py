@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from sentence_transformers.util import batch_to_device
 from torch.nn import functional
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def fill_rows(lengths: Sequence[int], width: int) -> list[list[int]]:
     return rows
 
 
-def pack(sentences: Sequence[Sequence[int]], *, pad_id: int) -> PackedBatch:
+def pack(sentences: Sequence[Sequence[int] | torch.Tensor], *, pad_id: int) -> PackedBatch:
     """Lay tokenized sentences into rows.
 
     Args:
@@ -151,45 +152,37 @@ def _first_position(model: SentenceTransformer) -> int:
 
 
 def can_pack(
-    model: SentenceTransformer,
-    sentences: Sequence[Sequence[int]],
-    *,
-    pad_id: int,
-    extra: Mapping[str, Any] | None = None,
+    model: SentenceTransformer, sentences: Sequence[Sequence[int]], padded: Mapping[str, Any], *, pad_id: int
 ) -> bool:
     """Whether this encoder gives packed sentences the embeddings that it gives padded ones; by trying.
 
     An architecture may ignore the positions or the mask it is handed, or look only a window away; no list of names
-    can know. The state of the random generators is left as it was.
+    can know. The states of the model and of the random generators are left as they were.
 
     Args:
-        model: any encoder; its mode is left as it was.
+        model: any encoder.
         sentences: token ids of sentences to try on; include the longest ones.
+        padded: the same sentences as the library's features, on any device.
         pad_id: padding token.
-        extra: as for `encode_packed`.
     """
     if getattr(_config(model), "_attn_implementation", None) != "sdpa":
         return False
-    was_training, device = model.training, model.device
+    was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            packed = encode_packed(model, pack(sentences, pad_id=pad_id).to(device), extra)
-            padded = _encode_padded(model, sentences, pad_id, extra)
-            error = (packed - padded).float().norm(dim=1) / padded.float().norm(dim=1).clamp_min(1e-12)
+            batch = pack(sentences, pad_id=pad_id).to(model.device)
+            packed = encode_packed(model, batch, batch_constants(padded))
+            expected = model(batch_to_device(dict(padded), model.device))["sentence_embedding"]
     except (TypeError, ValueError, RuntimeError, KeyError, IndexError):
         return False
     finally:
         model.train(was_training)
-    agreement = _FLOAT32_AGREEMENT if padded.dtype == torch.float32 else _HALF_AGREEMENT
+    agreement = _FLOAT32_AGREEMENT if expected.dtype == torch.float32 else _HALF_AGREEMENT
+    error = (packed - expected).float().norm(dim=1) / expected.float().norm(dim=1).clamp_min(1e-12)
     return bool((error <= agreement).all())
 
 
-def _encode_padded(
-    model: SentenceTransformer, sentences: Sequence[Sequence[int]], pad_id: int, extra: Mapping[str, Any] | None
-) -> torch.Tensor:
-    longest = max(map(len, sentences))
-    input_ids = torch.tensor([[*ids, *[pad_id] * (longest - len(ids))] for ids in sentences], device=model.device)
-    mask = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in sentences], device=model.device)
-    out: torch.Tensor = model({**(extra or {}), "input_ids": input_ids, "attention_mask": mask})["sentence_embedding"]
-    return out
+def batch_constants(features: Mapping[str, Any]) -> dict[str, Any]:
+    """Features that are no tensors, such as `prompt_length`: later modules may ask for them."""
+    return {name: value for name, value in features.items() if not isinstance(value, torch.Tensor)}

@@ -15,10 +15,13 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from trainables.models import LoadedModel
+from trainables.packing import can_pack
 
 _PER_TOKEN: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 _BATCH: Final = 256
 _KEPT: Final = 4
+_TRIED: Final = 8
+"""Of the longest sentences, and as many of all lengths."""
 
 
 class TokenCache:
@@ -27,12 +30,14 @@ class TokenCache:
     def __init__(self, model: SentenceTransformer, prompt: str | None) -> None:
         tokenizer = model.tokenizer
         self._prompt = prompt
-        self._pad_id = int(getattr(tokenizer, "pad_token_id", 0) or 0)
+        self.pad_id = int(getattr(tokenizer, "pad_token_id", 0) or 0)
         self.unknown_id: int | None = getattr(tokenizer, "unk_token_id", None)
         self.special_ids = frozenset(getattr(tokenizer, "all_special_ids", ()) or ())
         self._ids: dict[str, Tensor] = {}
         self._types: dict[str, Tensor] = {}
-        self._constants: dict[str, Any] = {}
+        self.constants: dict[str, Any] = {}
+        """Features that are the same for every batch, such as `prompt_length`."""
+        self._packs: dict[int, bool] = {}
 
     def add(self, model: SentenceTransformer, sentences: Iterable[str]) -> bool:
         """Tokenise what is not there yet.
@@ -60,9 +65,9 @@ class TokenCache:
         constants = {key: value for key, value in features.items() if key not in _PER_TOKEN}
         if any(isinstance(value, Tensor) for value in constants.values()):
             return False
-        if self._constants and constants != self._constants:
+        if self.constants and constants != self.constants:
             return False
-        self._constants = constants
+        self.constants = constants
         types = features.get("token_type_ids")
         for row, (sentence, length) in enumerate(zip(batch, lengths, strict=True)):
             self._ids[sentence] = ids[row, :length].clone()
@@ -74,13 +79,34 @@ class TokenCache:
         """Tokens of a sentence, special ones included."""
         return self._ids[sentence].shape[0]
 
+    def ids(self, sentence: str) -> Tensor:
+        """Token ids of a sentence, special ones included; shape (length,)."""
+        return self._ids[sentence]
+
+    def can_pack(self, model: SentenceTransformer, sentences: Iterable[str]) -> bool:
+        """Whether batches of these sentences may be packed (see trainables.packing), by trying some of them.
+
+        The answer depends on the longest sentence, never on what else this process has seen.
+
+        Args:
+            model: The one whose tokens these are.
+            sentences: All that a cell trains and evaluates on; kept here.
+        """
+        by_length = sorted(set(sentences), key=lambda sentence: (-self.length(sentence), sentence))
+        longest = self.length(by_length[0])
+        if longest not in self._packs:
+            tried = [*by_length[:_TRIED], *by_length[:: -(-len(by_length) // _TRIED)]]
+            ids = [self.ids(sentence).tolist() for sentence in tried]
+            self._packs[longest] = can_pack(model, ids, self.features(tried), pad_id=self.pad_id)
+        return self._packs[longest]
+
     def features(self, sentences: Sequence[str]) -> dict[str, Any]:
         """What the model's own preprocessing gives for these sentences; tensors of shape (batch, longest)."""
         rows = [self._ids[sentence] for sentence in sentences]
-        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id)
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.pad_id)
         lengths = torch.tensor([row.shape[0] for row in rows])
         mask = (torch.arange(ids.shape[1])[None, :] < lengths[:, None]).to(ids.dtype)
-        out = {"input_ids": ids, "attention_mask": mask, **self._constants}
+        out = {"input_ids": ids, "attention_mask": mask, **self.constants}
         if self._types:
             types = [self._types[sentence] for sentence in sentences]
             out["token_type_ids"] = torch.nn.utils.rnn.pad_sequence(types, batch_first=True, padding_value=0)

@@ -64,9 +64,10 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
     loaded = load_model(spec)
     initial_weights = fingerprint.weights_digest(loaded.model)
     tokens = token_cache(loaded, spec.model.prompt, _sentences(pairs.values()))
+    packed = options.length_aware and tokens is not None and tokens.can_pack(loaded.model, _sentences(pairs.values()))
     trained = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="cell-") as folder:
-        trainer = _trainer(spec, options, loaded, pairs["train"], tokens, Path(folder), report)
+        trainer = _trainer(spec, options, loaded, pairs["train"], tokens, Path(folder), report, packed=packed)
         trainer.train()
         trainer.read_losses()
     consumed, curve = trainer.consumed, trainer.loss_curve
@@ -82,6 +83,7 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
         tokens=tokens,
         prompt=spec.model.prompt,
         length_aware=options.length_aware,
+        packed=packed,
     )
     scores: dict[str, float] = {}
     for split, one in predictions.items():
@@ -122,20 +124,24 @@ def _trainer(
     tokens: TokenCache | None,
     folder: Path,
     report: Report,
+    *,
+    packed: bool,
 ) -> CellTrainer:
     model = loaded.model
     loss = build_loss(model, spec)
     collator: Any = None
     if tokens is not None:
         overhead = None
-        if options.length_aware and uses_embeddings_only(loss):
+        # NEFTune's noise shrinks with the padded length, so it would change with the layout of a batch.
+        free = uses_embeddings_only(loss) and spec.training["neftune_noise_alpha"] is None
+        if options.length_aware and free:
             overhead = overhead_tokens(
                 parameters=parameters_per_token(model),
                 layers=layer_count(model),
                 threads=torch.get_num_threads(),
                 gpu=model.device.type == "cuda",
             )
-        collator = CachedCollator(tokens=tokens, overhead=overhead)
+        collator = CachedCollator(tokens=tokens, overhead=overhead, packs=packed and overhead is not None)
     trainer = CellTrainer(
         report=report,
         model=model,

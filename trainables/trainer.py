@@ -23,6 +23,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trainables.data import Pairs
 from trainables.embedding_losses import EMBEDDING, Embedded, embeddings_given
 from trainables.errors import NonFiniteLoss
+from trainables.packing import PackedBatch, encode_packed, pack
 from trainables.slices import plan_slices
 from trainables.spec import Progress, Report, TrainSpec
 from trainables.tokens import TokenCache
@@ -31,6 +32,8 @@ from trainables.training_fields import LIBRARY_NAMES
 ROW: Final = "row"
 _SLICES: Final = "slices"
 _ORDER: Final = "order"
+_PACKED: Final = "packed"
+_CONSTANTS: Final = "constants"
 _OWN_FIELDS: Final = ("warmup_ratio", "warmup_steps")
 _REPORT_EVERY_S: Final = 0.5
 _CHECK_EVERY_ON_GPU: Final = 10
@@ -76,13 +79,14 @@ def training_rows(pairs: Pairs) -> Dataset:
 
 @dataclass(kw_only=True)
 class CachedCollator:
-    """Batches from kept tokens: per column as the library makes them, or in slices of similar length.
+    """Batches from kept tokens: per column as the library makes them, in slices of similar length, or packed.
 
     `overhead` is the cost of one more call in tokens; None keeps the library's batches, bit for bit.
     """
 
     tokens: TokenCache
     overhead: float | None
+    packs: bool = False
     valid_label_columns: list[str] = field(default_factory=lambda: list(DEFAULT_LABEL_COLUMNS))
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -98,6 +102,10 @@ class CachedCollator:
                 batch.update((f"{column}_{key}", value) for key, value in features.items())
             return batch
         sentences = first + second
+        if self.packs:
+            batch[_PACKED] = vars(pack([self.tokens.ids(one) for one in sentences], pad_id=self.tokens.pad_id))
+            batch[_CONSTANTS] = self.tokens.constants
+            return batch
         slices = plan_slices([self.tokens.length(sentence) for sentence in sentences], self.overhead)
         batch[_SLICES] = [self.tokens.features([sentences[index] for index in one]) for one in slices]
         batch[_ORDER] = torch.argsort(torch.tensor([index for one in slices for index in one]))
@@ -165,17 +173,24 @@ class CellTrainer(SentenceTransformerTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The loss of one batch; embeddings of a sliced batch are computed slice by slice and joined."""
+        """The loss of one batch; where it is not the library's, embeddings of both columns are computed together."""
         self.consumed.extend(inputs.pop(ROW))
-        slices = inputs.pop(_SLICES, None)
-        if slices is None:
+        if _PACKED in inputs:
+            joined = self._embed_packed(inputs)
+        elif _SLICES in inputs:
+            joined = torch.cat([model(features)[EMBEDDING] for features in inputs[_SLICES]])[inputs[_ORDER]]
+        else:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        joined = torch.cat([model(features)[EMBEDDING] for features in slices])[inputs[_ORDER]]
         half = joined.shape[0] // 2
         encoder: SentenceTransformer = self.model
         loss: Any = self.loss
         with embeddings_given(encoder):
             return loss([Embedded(joined[:half]), Embedded(joined[half:])], inputs["label"])
+
+    def _embed_packed(self, inputs: dict[str, Any]) -> Tensor:
+        # The modules are called one by one, past the wrapper that accelerate puts around the model's forward.
+        with self.accelerator.autocast():
+            return encode_packed(self.model, PackedBatch(**inputs[_PACKED]), inputs[_CONSTANTS])
 
     def training_step(self, *arguments: Any, **named: Any) -> Tensor:
         """One micro step, its loss kept."""

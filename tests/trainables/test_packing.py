@@ -50,11 +50,17 @@ def sentences(lengths: list[int]) -> list[list[int]]:
     return [torch.randint(4, WORDS + 4, (length,), generator=draw).tolist() for length in lengths]
 
 
+def features(model: SentenceTransformer, batch: list[list[int]]) -> dict[str, torch.Tensor]:
+    made = model.tokenizer.pad({"input_ids": batch}, return_tensors="pt")
+    return {"input_ids": made["input_ids"], "attention_mask": made["attention_mask"]}
+
+
 def padded(model: SentenceTransformer, batch: list[list[int]]) -> torch.Tensor:
-    features = model.tokenizer.pad({"input_ids": batch}, return_tensors="pt")
-    return model({"input_ids": features["input_ids"], "attention_mask": features["attention_mask"]})[
-        "sentence_embedding"
-    ]
+    return model(features(model, batch))["sentence_embedding"]
+
+
+def packs(model: SentenceTransformer, batch: list[list[int]]) -> bool:
+    return can_pack(model, batch, features(model, batch), pad_id=0)
 
 
 BERT = BertConfig(**SMALL, pad_token_id=0)
@@ -78,7 +84,7 @@ def test_embeddings_and_gradients_against_library(config: PretrainedConfig, pool
     got = encode_packed(model, pack(batch, pad_id=0))
     (got * weights).sum().backward()
 
-    assert can_pack(model, batch, pad_id=0)
+    assert packs(model, batch)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
     for name, parameter in model.named_parameters():
         if name in gradients:
@@ -87,20 +93,20 @@ def test_embeddings_and_gradients_against_library(config: PretrainedConfig, pool
 
 def test_a_sentence_longer_than_the_attention_window_is_found_out(tmp_path: Path) -> None:
     model = encoder(tmp_path, MODERNBERT)
-    assert can_pack(model, sentences([16, 5, 3]), pad_id=0)
-    assert not can_pack(model, sentences([40, 5, 3]), pad_id=0)
+    assert packs(model, sentences([16, 5, 3]))
+    assert not packs(model, sentences([40, 5, 3]))
 
 
 def test_eager_attention_is_not_packed(tmp_path: Path) -> None:
     model = encoder(tmp_path, BERT)
     model[0].auto_model.set_attn_implementation("eager")
-    assert not can_pack(model, sentences([5, 3]), pad_id=0)
+    assert not packs(model, sentences([5, 3]))
 
 
 def test_trying_leaves_no_trace(tmp_path: Path) -> None:
     model = encoder(tmp_path, BERT).train()
     before = torch.get_rng_state()
-    assert can_pack(model, sentences([5, 3]), pad_id=0)
+    assert packs(model, sentences([5, 3]))
     assert model.training
     assert torch.equal(torch.get_rng_state(), before)
 
