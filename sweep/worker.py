@@ -150,7 +150,7 @@ class CellWorker:
     def _train(self, cell: Cell, report: Callable[[Progress], None]) -> TrainResult:
         from trainables.fetch import fetch_model, pinned
         from trainables.registry import load_trainable
-        from trainables.runtime import configure
+        from trainables.runtime import configure, settle
         from trainables.user_code import add_to_import_path
 
         add_to_import_path(cell.spec.root)
@@ -158,6 +158,7 @@ class CellWorker:
         fetch_model(spec)
         trainable = load_trainable(spec.trainable, spec.root)
         configure(self.place.threads)  # again: loading it may have imported torch
+        settle()
         return trainable(spec, report)
 
     def _tags(self, work: Assignment) -> dict[str, str]:
