@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -59,6 +60,8 @@ def main() -> None:
     arguments.add_argument("--repeats", type=int, default=1)
     arguments.add_argument("--full", action="store_true", help="all peers, full sizes")
     options = arguments.parse_args()
+    # A timeout ends this process by SIGTERM: as an exception, so that what it started ends too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     known = parts(full=options.full, repeats=options.repeats)
     chosen = options.only.split(",") if options.only else list(known)
     if unknown := set(chosen) - set(known):

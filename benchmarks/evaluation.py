@@ -43,9 +43,11 @@ def compare(model_name: str, repeats: int, *, threads: int, test_rows: int | Non
 
     def one_pass() -> dict[str, float]:
         tokens = TokenCache(model, None)
-        if not tokens.add(model, (*pairs.sentence1, *pairs.sentence2)):
+        sentences = (*pairs.sentence1, *pairs.sentence2)
+        if not tokens.add(model, sentences):
             raise SystemExit(f"{model_name}: its tokens cannot be kept")
-        predictions = evaluate(model, {"test": pairs}, work.dims, tokens=tokens)
+        packed = tokens.can_pack(model, sentences)
+        predictions = evaluate(model, {"test": pairs}, work.dims, tokens=tokens, packed=packed)
         return correlations("test", predictions["test"])
 
     sides, worst = Sides(), 0.0

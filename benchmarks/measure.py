@@ -92,10 +92,15 @@ def run(commands: Sequence[Command]) -> Measured:
         over = threading.Event()
         sampler = threading.Thread(target=_sample, args=([p.pid for p in processes], samples, over), daemon=True)
         sampler.start()
-        codes = [process.wait() for process in processes]
-        seconds = time.perf_counter() - begun
-        over.set()
-        sampler.join()
+        try:
+            codes = [process.wait() for process in processes]
+            seconds = time.perf_counter() - begun
+        finally:
+            over.set()
+            sampler.join()
+            for process in processes:
+                if process.poll() is None:  # we are interrupted; leave nothing running
+                    process.terminate()
         for index, code in enumerate(codes):
             if code:
                 tail = Path(logs, f"{index}.log").read_text(encoding="utf-8", errors="replace")[-3000:]

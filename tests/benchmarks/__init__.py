@@ -1,0 +1,1 @@
+"""Tests of the benchmarks: that both sides do the same work. No test decides on a time."""
