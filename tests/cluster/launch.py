@@ -50,7 +50,7 @@ last = None
 while True:
     alive = sorted(n["NodeManagerAddress"] for n in ray.nodes() if n["Alive"])
     if alive != last:
-        print(json.dumps([time.time(), alive]), flush=True)
+        print("ALIVE", json.dumps([time.time(), alive]), flush=True)
         last = alive
     time.sleep(0.1)
 """
@@ -78,12 +78,13 @@ class LiveCluster:
         watch = self.head.start("python", "-c", _WATCH, env=_TOKEN, output=output)
 
         def lost_at(address: str) -> float | None:
-            changes = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("[")]
+            lines = [line for line in output.read_text().splitlines() if line.startswith("ALIVE ")]
+            changes = [json.loads(line.removeprefix("ALIVE ")) for line in lines]
             return next((when for when, alive in changes if alive and address not in alive), None)
 
         try:
             for _ in range(300):
-                if output.read_text().startswith("["):
+                if "ALIVE" in output.read_text():
                     break
                 time.sleep(0.2)
             yield lost_at
