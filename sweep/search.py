@@ -48,6 +48,7 @@ def tune(
     Raises:
         SweepError: nothing could be started, or the frozen study cannot be written.
     """
+    from sweep.interrupts import EXIT_INTERRUPTED
     from sweep.retry import START_WAIT_S, tracking_wait_s
     from sweep.runner import DEFAULT_RETRIES, RunOptions, say
     from sweep.tracking import Tracking
@@ -67,8 +68,10 @@ def tune(
         address=address,
     )
     code, trials = _searched(study, search, tracking, options)
+    if code == EXIT_INTERRUPTED:
+        return code
     if code:
-        say("the same command continues the search")
+        say("the search is not complete; the same command continues it")
         return code
     record = search_record(study, search, trials)
     for variant, tried in trials.items():
