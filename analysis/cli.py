@@ -101,6 +101,7 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Use pairs whose fingerprints are absent or disagree; the report says so on top.",
 )
 @click.option("--all-pairs", is_flag=True, help="With three variants or more: also compare all pairs (Holm).")
+@click.option("--full", is_flag=True, help="Text only: every table, as in the other formats.")
 @click.option("--log", "attach", is_flag=True, help="Attach the report's files to the study run in MLflow.")
 def report(
     study: str | None,
@@ -112,6 +113,7 @@ def report(
     output: Path | None,
     allow_unverified: bool,
     all_pairs: bool,
+    full: bool,
     attach: bool,
 ) -> None:
     """Compare the variants of STUDY (a study file or an experiment's name) and say what was found.
@@ -139,7 +141,7 @@ def report(
         made = report_on_results(load_file(results_file, name), question)
     else:
         made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
-    _print_report(made, kind)
+    _print_report(made, kind, full=full)
     if output is not None:
         written = made.write(output)
         click.echo(f"wrote {len(written)} files to {output}", err=True)
@@ -247,11 +249,11 @@ def _progress(text: str) -> None:
         click.echo(f"{text} ...", err=True)
 
 
-def _print_report(made: Report, kind: Format) -> None:
+def _print_report(made: Report, kind: Format, *, full: bool) -> None:
     from analysis.report.text import wants_colour
 
     colour = kind == "text" and wants_colour()
-    click.echo(made.render(kind, colour=colour), nl=False, color=colour or None)
+    click.echo(made.render(kind, colour=colour, full=full), nl=False, color=colour or None)
 
 
 if __name__ == "__main__":

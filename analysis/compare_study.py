@@ -196,8 +196,7 @@ def _notices(
         out.append(Notice(kind="unverified", text=text))
     out += [Notice(kind="exploratory", text=f"Exploratory: {reason}.") for reason in plan.exploratory]
     if plan.default_primary and plan.primary:
-        which = "test Spearman at every dim" if len(plan.primary) > 1 else "the largest dim's test Spearman"
-        text = f"No primary endpoint was named; primary by default, {which}: {', '.join(plan.primary)}."
+        text = f"No primary endpoint was named; primary by default: {sentences.endpoints_text(plan.primary)}."
         out.append(Notice(kind="default_primary", text=text))
     out += [
         Notice(kind="correlation", text=f"{c.seed_correlation_warning[0].upper()}{c.seed_correlation_warning[1:]}.")

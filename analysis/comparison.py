@@ -189,8 +189,8 @@ def _advice(d: Draft, lead: int, factor: int, *, frame: Frame) -> SeedsAdvice:
             else f"The earliest decision comes at {reach} seeds that all agree."
         )
     else:
-        listed = ", ".join(f"{n} seeds if it wins {float(rate):.0%} of them" for rate, n in rates.items())
-        text = f"At least {reach} untied seeds can reach alpha {alpha:g}; 80% power takes {listed}."
+        takes = ", ".join(f"{n} if it wins {float(rate):.0%}" for rate, n in rates.items())
+        text = f"{reach} untied seeds are the fewest that can reach alpha {alpha:g}; 80% power takes {takes} of them."
     return SeedsAdvice(
         seeds_to_reach_alpha=reach,
         seeds_for_win_rate=rates,

@@ -74,9 +74,8 @@ def meta_analysis(effects: ArrayLike, variances: ArrayLike) -> Meta:
 
 
 def _dersimonian_laird(y: Floats, v: Floats) -> float:
-    from statsmodels.stats.meta_analysis import combine_effects
-
-    return max(0.0, float(combine_effects(y, v, method_re="dl").tau2))
+    w = 1 / v
+    return max(0.0, (_q(y, v, 0.0) - (y.size - 1)) / float(w.sum() - (w**2).sum() / w.sum()))
 
 
 def _weighted(y: Floats, v: Floats, tau2: float) -> tuple[Floats, float]:

@@ -50,14 +50,19 @@ class Report:
     origin: MlflowStudy | None = field(default=None, repr=False)
     """The MLflow study that it was made from, if it was."""
 
-    def render(self, kind: Format, *, colour: bool = False) -> str:
-        """The report in one format; HTML has its figures inside."""
+    def render(self, kind: Format, *, colour: bool = False, full: bool = False) -> str:
+        """The report in one format; HTML has its figures inside; text is brief unless `full`."""
         if kind == "json":
             from analysis.report.as_json import to_json
 
             return to_json(self.findings, self.roles)
         if kind == "html":
             return self._html(draw_figures(self.findings))
+        if kind == "text" and not full:
+            from analysis.report.brief import brief
+            from analysis.report.text import to_text
+
+            return to_text(brief(self.findings), colour=colour)
         document = self.document()
         if kind == "markdown":
             from analysis.report.markdown import to_markdown

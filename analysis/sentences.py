@@ -54,6 +54,17 @@ def joined(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1]))) if parts else ""
 
 
+def endpoints_text(endpoints: Sequence[str]) -> str:
+    """`test/spearman at 32, 64 and 128`, metric by metric."""
+    by_metric: dict[str, list[str]] = {}
+    for name in endpoints:
+        metric, _, dim = name.rpartition("_")
+        by_metric.setdefault(metric, []).append(dim)
+    return "; ".join(
+        f"{metric}_{dims[0]}" if len(dims) == 1 else f"{metric} at {joined(dims)}" for metric, dims in by_metric.items()
+    )
+
+
 def verdict_sentence(
     verdict: Verdict,
     *,

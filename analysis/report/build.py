@@ -10,9 +10,10 @@ from analysis.report.comparison_section import comparison_blocks
 from analysis.report.document import Block, Bullets, Column, Document, FigureSlot, Paragraph, Section, Table
 from analysis.report.settings_section import settings_blocks
 from analysis.roles import AngleRoles
+from analysis.sentences import endpoints_text
 
 MANY_SETTINGS = 6
-"""Above this, the terminal report leaves the settings' own tables to the other formats."""
+"""Above this, a page folds the settings' own tables."""
 
 
 def build(
@@ -34,33 +35,27 @@ def build(
         ]
     many = len(findings.settings) > MANY_SETTINGS
     sections += [
-        Section(title=_title(comparison, findings), blocks=comparison_blocks(comparison, findings), detail=many)
+        Section(title=title_of(comparison, findings), blocks=comparison_blocks(comparison, findings), detail=many)
         for comparison in findings.comparisons
     ]
-    if many:
-        text = (
-            f"The {len(findings.comparisons)} comparisons inside single settings have their tables in the"
-            " other formats: --format markdown, or files with --output DIR."
-        )
-        sections.append(Section(title="Inside the settings", blocks=(Paragraph(text=text),)))
     sections += [
         *_section("Figures", list(figures)),
-        *_section("More than two variants", _many_variants(findings)),
-        *_section("What was not used, and why", _not_used(findings)),
-        *_section("What more seeds would buy", _advice(findings)),
+        *_section("More than two variants", many_variants(findings)),
+        *_section("What was not used, and why", not_used(findings)),
+        *_section("What more seeds would buy", advice(findings)),
         *_section("Which part each index serves as", _roles(roles)),
-        Section(title="Method", blocks=_method(findings)),
+        Section(title="Method", blocks=method(findings)),
     ]
     return Document(
         study=findings.study,
         headline=findings.headline,
-        notices=_notices(findings),
+        notices=notices(findings),
         sections=tuple(sections),
         figures=figures,
     )
 
 
-def _notices(findings: StudyFindings) -> tuple[str, ...]:
+def notices(findings: StudyFindings) -> tuple[str, ...]:
     """All of them, but one sentence for many comparisons of which the same is to be said."""
     alike = [notice for notice in findings.notices if notice.kind == "correlation"]
     texts = [notice.text for notice in findings.notices if len(alike) <= 2 or notice.kind != "correlation"]
@@ -76,12 +71,14 @@ def _section(title: str, blocks: list[Block]) -> list[Section]:
     return [Section(title=title, blocks=tuple(blocks))] if blocks else []
 
 
-def _title(comparison: Comparison, findings: StudyFindings) -> str:
+def title_of(comparison: Comparison, findings: StudyFindings) -> str:
+    """`b against a`, with the setting where there are several."""
     where = f", {comparison.setting}" if len(findings.settings) > 1 else ""
     return f"{comparison.treatment} against {comparison.baseline}{where}"
 
 
-def _many_variants(findings: StudyFindings) -> list[Block]:
+def many_variants(findings: StudyFindings) -> list[Block]:
+    """Friedman test, and all pairs where they were asked for."""
     blocks: list[Block] = []
     for many in findings.many_variants:
         where = f"{many.endpoint}, {many.setting}, {len(many.seeds)} seeds that all variants finished"
@@ -119,7 +116,8 @@ def _many_variants(findings: StudyFindings) -> list[Block]:
     return blocks
 
 
-def _not_used(findings: StudyFindings) -> list[Block]:
+def not_used(findings: StudyFindings) -> list[Block]:
+    """Problems, dropped seeds with their reasons, and what was recorded."""
     items = [f"{problem.where}: {problem.reason}" for problem in findings.problems]
     dropped = [
         (f"{comparison.treatment} against {comparison.baseline}", comparison.setting, seed.seed, seed.reason)
@@ -145,7 +143,8 @@ def _not_used(findings: StudyFindings) -> list[Block]:
     return blocks or [Paragraph(text="Nothing: every recorded cell is in a pair.")]
 
 
-def _advice(findings: StudyFindings) -> list[Block]:
+def advice(findings: StudyFindings) -> list[Block]:
+    """What more seeds would buy, per comparison where it differs."""
     said = dict.fromkeys(
         comparison.advice.sentence for comparison in findings.comparisons if comparison.advice is not None
     )
@@ -195,8 +194,9 @@ def _roles(roles: AngleRoles | None) -> list[Block]:
     ]
 
 
-def _method(findings: StudyFindings) -> tuple[Block, ...]:
-    blocks: list[Block] = [Paragraph(text=" ".join(findings.method)), Paragraph(text=findings.null_hypothesis)]
+def method(findings: StudyFindings) -> tuple[Block, ...]:
+    """The method, its null hypothesis, warnings, and the plan."""
+    blocks: list[Block] = [Paragraph(text=" ".join((*findings.method, findings.null_hypothesis)))]
     if findings.skew_warning:
         blocks.append(Paragraph(text=findings.skew_warning))
     plan = findings.plan
@@ -204,7 +204,7 @@ def _method(findings: StudyFindings) -> tuple[Block, ...]:
     named = " (by default)" if plan.default_primary else ""
     blocks.append(
         Paragraph(
-            text=f"Primary: {', '.join(plan.primary) or 'none'}{named}; alpha {plan.alpha:g}; margin {margin};"
+            text=f"Primary: {endpoints_text(plan.primary) or 'none'}{named}; alpha {plan.alpha:g}; margin {margin};"
             f" stopping {plan.stopping}; baseline {plan.baseline or 'none'}."
         )
     )

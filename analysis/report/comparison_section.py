@@ -14,22 +14,18 @@ SEQUENTIAL_COLUMNS = ("e-value", "needed")
 
 def comparison_blocks(comparison: Comparison, findings: StudyFindings) -> tuple[Block, ...]:
     """Verdict, endpoint tables and what stands beside them."""
-    sequential = findings.plan.stopping == "sequential"
+    sequential = is_sequential(findings)
     blocks: list[Block] = [Paragraph(text=comparison.sentence, strong=True)]
     if comparison.conflict:
         blocks.append(Paragraph(text=comparison.conflict))
-    by_metric = sorted(comparison.endpoints, key=lambda found: (metric_order(found.metric), found.dim))
-    tables = [
-        _endpoint_table(metric, list(group), comparison, sequential)
-        for metric, group in groupby(by_metric, key=lambda found: found.metric)
-    ]
-    blocks += tables
+    by_metric = _sorted(comparison)
+    blocks += endpoint_tables(comparison, sequential=sequential)
     primaries = [found for found in comparison.endpoints if found.primary]
     if len(primaries) > 1:
         blocks.append(Bullets(items=tuple(found.sentence for found in primaries)))
-    facts = _facts(comparison)
-    if facts:
-        blocks.append(Bullets(items=tuple(facts)))
+    lines = facts(comparison)
+    if lines:
+        blocks.append(Bullets(items=tuple(lines)))
     if any(found.n_pairs >= 2 for found in comparison.endpoints):
         blocks += [
             _beside_table(metric, list(group), sequential)
@@ -40,6 +36,23 @@ def comparison_blocks(comparison: Comparison, findings: StudyFindings) -> tuple[
     blocks += _equivalence(by_metric)
     blocks += _one_pair(by_metric)
     return tuple(blocks)
+
+
+def is_sequential(findings: StudyFindings) -> bool:
+    """Do e-values stand for p?"""
+    return findings.plan.stopping == "sequential"
+
+
+def endpoint_tables(comparison: Comparison, *, sequential: bool) -> list[Table]:
+    """One table per metric, one row per dim."""
+    return [
+        _endpoint_table(metric, list(group), comparison, sequential)
+        for metric, group in groupby(_sorted(comparison), key=lambda found: found.metric)
+    ]
+
+
+def _sorted(comparison: Comparison) -> list[EndpointFinding]:
+    return sorted(comparison.endpoints, key=lambda found: (metric_order(found.metric), found.dim))
 
 
 def metric_order(metric: str) -> tuple[bool, bool, str]:
@@ -67,7 +80,7 @@ def _endpoint_table(metric: str, rows: list[EndpointFinding], comparison: Compar
                 "mean diff",
                 "W/L/T",
                 *tests,
-                "crossed 95% interval",
+                "crossed 95%",
             )
         ),
         rows=tuple(
@@ -82,7 +95,7 @@ def _endpoint_table(metric: str, rows: list[EndpointFinding], comparison: Compar
             )
             for found in rows
         ),
-        caption=_endpoint_caption(rows, sequential),
+        caption=endpoint_caption(rows, sequential=sequential),
         key=True,
     )
 
@@ -94,39 +107,44 @@ def _test_cells(found: EndpointFinding, sequential: bool) -> tuple[str, ...]:
     return tuple(numbers.p_value(value) for value in values)
 
 
-def _endpoint_caption(rows: list[EndpointFinding], sequential: bool) -> str:
+def endpoint_caption(rows: list[EndpointFinding], *, sequential: bool) -> str:
+    """What the columns of endpoint tables mean, and why something is not there."""
     parts = ["* primary; other rows are exploratory and get no verdict."] if any(f.primary for f in rows) else []
     if not parts:
         parts = ["Exploratory: no verdict is drawn from these rows."]
     if not sequential:
-        parts.append("floor: the smallest p that so many untied seeds can give; step p: joint test over the primaries.")
+        parts.append(
+            "floor: the smallest p that so many untied seeds can give; step p: joint test over the primaries;"
+            " crossed 95%: interval over seeds and test examples."
+        )
     missing = dict.fromkeys(found.crossed_missing for found in rows if found.crossed_missing)
     parts += [f"No crossed interval: {reason.rstrip('.')}." for reason in missing if reason]
     return " ".join(parts)
 
 
-def _facts(comparison: Comparison) -> list[str]:
-    facts = []
+def facts(comparison: Comparison) -> list[str]:
+    """What else must be known about the pairs, one sentence each."""
+    out = []
     if comparison.unverified_pairs:
-        facts.append(
+        out.append(
             f"{comparison.unverified_pairs} of the pairs are unverified: their fingerprints are absent or differ."
         )
     if comparison.seed_correlation is not None:
-        facts.append(
+        out.append(
             f"Correlation of the two variants' scores over seeds (first primary): {comparison.seed_correlation:+.2f}."
         )
     if comparison.seed_correlation_warning:
-        facts.append(comparison.seed_correlation_warning)
+        out.append(comparison.seed_correlation_warning)
     if comparison.declared_differences:
         shown = "; ".join(
             f"{differing.field}: {_value(differing.treatment)} against {_value(differing.baseline)}"
             for differing in comparison.declared_differences
         )
-        facts.append(f"Differs by declaration: {shown}.")
+        out.append(f"Differs by declaration: {shown}.")
     if comparison.dropped:
         seeds = ", ".join(str(seed.seed) for seed in comparison.dropped)
-        facts.append(f"Dropped seeds (reasons below): {seeds}.")
-    return facts
+        out.append(f"Dropped seeds (reasons below): {seeds}.")
+    return out
 
 
 def _value(value: object) -> str:
@@ -181,7 +199,7 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
                 numbers.small(parts.seed_variance_of_mean),
                 numbers.small(parts.shared_example_variance),
                 numbers.small(parts.interaction_variance_per_seed),
-                f"±{parts.half_width_infinite_seeds:.4f}",
+                f"±{numbers.size(parts.half_width_infinite_seeds)}",
                 numbers.NONE if parts.examples_needed is None else f"{parts.examples_needed:,}",
             )
         )

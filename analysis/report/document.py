@@ -60,7 +60,7 @@ class Section:
     blocks: tuple[Block, ...]
     level: int = 2
     detail: bool = False
-    """Left out of the terminal report (which says so); every file format has it."""
+    """Folded where a format can fold."""
 
 
 @dataclass(frozen=True, kw_only=True)

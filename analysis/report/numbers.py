@@ -26,6 +26,11 @@ def difference(value: float | None) -> str:
     return NONE if value is None else signed(value)
 
 
+def size(value: float) -> str:
+    """A width or a spread, without a sign."""
+    return signed(abs(value)).removeprefix("+")
+
+
 def p_value(value: float | None) -> str:
     """Four decimals, `<.0001` below."""
     if value is None:

@@ -10,17 +10,17 @@ from analysis.report.document import Block, Bullets, Column, Paragraph, Table
 def settings_blocks(across: AcrossSettings, findings: StudyFindings) -> tuple[Block, ...]:
     """The verdict over settings, the settings matrix per primary endpoint, and what it hangs on."""
     sequential = findings.plan.stopping == "sequential"
-    blocks: list[Block] = [Paragraph(text=across.sentence, strong=True), _summary(across, sequential)]
+    blocks: list[Block] = [Paragraph(text=across.sentence, strong=True), summary_table(across, sequential=sequential)]
     for endpoint in across.endpoints:
         if endpoint.primary:
             blocks.append(_matrix(endpoint, sequential))
-            items = _facts(endpoint, sequential)
-            if items:
-                blocks.append(Bullets(items=tuple(items)))
+            own = [endpoint.sentence] if endpoint.sentence else []
+            blocks.append(Bullets(items=(*own, *settings_facts(endpoint, sequential=sequential))))
     return tuple(blocks)
 
 
-def _summary(across: AcrossSettings, sequential: bool) -> Table:
+def summary_table(across: AcrossSettings, *, sequential: bool) -> Table:
+    """One row per endpoint, over all settings."""
     tests = ("e-value", "needed") if sequential else ("pooled p", "floor", "step p")
     rows = []
     for found in across.endpoints:
@@ -82,9 +82,9 @@ def _matrix_row(row: SettingRow, sequential: bool) -> tuple[str, ...]:
     )
 
 
-def _facts(found: AcrossEndpoint, sequential: bool) -> list[str]:
-    items = [found.sentence] if found.sentence else []
-    items.append(f"{found.settings_favouring_treatment} of {found.n_settings} settings favour the treatment.")
+def settings_facts(found: AcrossEndpoint, *, sequential: bool) -> list[str]:
+    """In settings like these, do they differ, and what hangs on one of them: one sentence each."""
+    items = [f"{found.settings_favouring_treatment} of {found.n_settings} settings favour the treatment."]
     if found.settings_t_ci95 is not None and not sequential:
         items.append(
             "In settings like these (settings as units): 95% interval"

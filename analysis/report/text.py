@@ -6,16 +6,20 @@ import io
 import os
 import sys
 import textwrap
+from collections.abc import Sequence
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from analysis.report.document import Block, Bullets, Document, FigureSlot, Paragraph, Table
 
 WIDTH = 100
+GAP = "  "
+HARD_HEADING = 8
+"""Columns that a heading gets at least, where it must be broken inside its words."""
+INDENT = 4
+"""Columns left for a name that stands on its own line."""
 
 
 def to_text(document: Document, *, colour: bool = False) -> str:
@@ -36,8 +40,6 @@ def to_text(document: Document, *, colour: bool = False) -> str:
     for notice in document.notices:
         _print(console, f"! {notice}", style="yellow", hanging="  ")
     for section in document.sections:
-        if section.detail:
-            continue
         console.print()
         console.print(Text(printable(section.title), style="bold underline" if colour else ""))
         if not colour:
@@ -76,34 +78,71 @@ def _block(console: Console, block: Block) -> None:
         case Table():
             console.print()
             _print(console, block.title, style="italic")
-            console.print(_table(block))
+            for line in _table(block):
+                console.print(Text(line), soft_wrap=True)
             if block.caption:
                 _print(console, block.caption, style="dim")
         case FigureSlot():
             pass
 
 
-def _table(block: Table) -> RichTable:
-    widths = [max((cell_len(printable(row[i])) for row in block.rows), default=0) for i in range(len(block.columns))]
+def _table(block: Table) -> list[str]:
+    """Lines of a table, at most WIDTH wide.
+
+    A name is never broken: where it does not fit it gets its own line. Columns that do not fit go below, with the
+    first column again.
+    """
+    rows = [tuple(printable(cell) for cell in row) for row in block.rows]
+    widths = [max((cell_len(row[i]) for row in rows), default=0) for i in range(len(block.columns))]
     headings = [_narrow(column.heading, width) for column, width in zip(block.columns, widths, strict=True)]
-    needed = [max(width, *map(cell_len, lines)) + 1 for width, lines in zip(widths, headings, strict=True)]
-    fits = sum(needed) <= WIDTH
-    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for column, lines in zip(block.columns, headings, strict=True):
-        left = column.align == "left"
-        table.add_column(
-            Text("\n".join(lines)),
-            justify="left" if left else "right",
-            overflow="fold",
-            # Numbers stay whole; where a table is too wide, its names are folded.
-            no_wrap=fits or not left,
-        )
-    for row in block.rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
+    if _total([max(w, *map(cell_len, lines)) for w, lines in zip(widths, headings, strict=True)]) > WIDTH:
+        pairs = zip(block.columns, widths, strict=True)
+        headings = [_narrow(column.heading, width, hard=True) for column, width in pairs]
+    heads = [max(map(cell_len, lines)) for lines in headings]
+    widths = [max(pair) for pair in zip(widths, heads, strict=True)]
+    left = [column.align == "left" for column in block.columns]
+    if left[0] and _total(widths) > WIDTH:
+        widths[0] = min(widths[0], max(INDENT, heads[0]))
+    out: list[str] = []
+    for columns in _parts(widths):
+        height = max(len(headings[i]) for i in columns)
+        chosen, aligned = [widths[i] for i in columns], [left[i] for i in columns]
+        padded = [[""] * (height - len(headings[i])) + headings[i] for i in columns]
+        out += [_line(cells, chosen, aligned) for cells in zip(*padded, strict=True)]
+        out.append("\u2500" * _total(chosen))
+        for row in rows:
+            cells = [row[i] for i in columns]
+            if cell_len(cells[0]) > chosen[0]:
+                out += textwrap.wrap(cells[0], WIDTH, break_on_hyphens=False)
+                cells[0] = ""
+            out.append(_line(cells, chosen, aligned))
+    return out
 
 
-def _narrow(heading: str, width: int) -> list[str]:
-    """A heading broken at its spaces to the width of what stands below it."""
-    words = printable(heading).split(" ")
-    return textwrap.wrap(heading, max(width, *map(len, words)), break_on_hyphens=False) or [""]
+def _parts(widths: Sequence[int]) -> list[list[int]]:
+    """Columns that fit beside each other, each part beginning with the first."""
+    parts = [[0]]
+    for i in range(1, len(widths)):
+        if len(parts[-1]) > 1 and _total([widths[j] for j in (*parts[-1], i)]) > WIDTH:
+            parts.append([0])
+        parts[-1].append(i)
+    return parts
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], left: Sequence[bool]) -> str:
+    padded = []
+    for cell, width, on_the_left in zip(cells, widths, left, strict=True):
+        space = " " * (width - cell_len(cell))
+        padded.append(cell + space if on_the_left else space + cell)
+    return GAP.join(padded)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _narrow(heading: str, width: int, *, hard: bool = False) -> list[str]:
+    """A heading broken at its spaces to the width of what stands below it; `hard`: inside words too."""
+    text = printable(heading)
+    least = HARD_HEADING if hard else max(map(len, text.split(" ")))
+    return textwrap.wrap(text, max(width, least), break_on_hyphens=False) or [""]

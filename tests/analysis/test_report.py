@@ -92,6 +92,29 @@ def test_text_opens_with_the_verdict_and_fits_100_columns(file: Path) -> None:
     assert done.stderr == ""
 
 
+def test_text_is_brief_and_full_on_request(file: Path) -> None:
+    short, full = report(file).stdout, report(file, "--full").stdout
+    assert len(short.splitlines()) <= 50
+    for text in (short, full, report(file, "--format", "markdown").stdout):
+        assert all(table in text for table in ("test/spearman", "test/pearson"))
+    assert "beside the verdict" in full
+    assert "beside the verdict" not in short
+    assert max(map(len, full.splitlines())) <= 100
+
+
+def test_no_name_is_broken_and_long_ones_fit(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    settings = [f"model=some-organisation/a-model-with-a-long-name-{size},learning_rate=1e-05" for size in "ab"]
+    lines = article(treatment="interleaved_swapped_and_scaled").splitlines()
+    rows = [f'{row},"{setting}"' for setting in settings for row in lines[1:]]
+    path.write_text("\n".join([lines[0] + ",setting", *rows]))
+    for text in (report(path).stdout, report(path, "--full").stdout):
+        assert max(map(len, text.splitlines())) <= 100
+        table = text[text.index("In these settings") :]
+        assert re.search(r"^test/spearman_512 \* ", table, re.MULTILINE)
+        assert all(setting in text for setting in settings)
+
+
 @pytest.mark.parametrize("kind", ["markdown", "html", "json", "latex"])
 def test_the_format_goes_alone_to_stdout(file: Path, kind: str) -> None:
     done = report(file, "--format", kind)

@@ -1,0 +1,169 @@
+"""The terminal report: verdict, primary and test endpoints, and one line for everything else that matters.
+
+All tables stand in the full report (`--full`, and every other format).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from analysis.findings import AcrossEndpoint, AcrossSettings, Comparison, EndpointFinding, StudyFindings
+from analysis.report import numbers
+from analysis.report.build import advice, many_variants, method, not_used, notices, title_of
+from analysis.report.comparison_section import endpoint_caption, endpoint_tables, facts, is_sequential
+from analysis.report.document import Block, Bullets, Column, Document, Paragraph, Section, Table
+from analysis.report.settings_section import settings_facts, summary_table
+
+SHOWN_METRICS = ("test/spearman", "test/pearson")
+"""Shown beside the primary endpoints' own metrics."""
+MAX_ITEMS = 6
+MAX_SETTINGS = 20
+MAX_COMPARISONS = 4
+MAX_PRIMARIES = 5
+"""Columns of the settings matrix."""
+NOTHING_DROPPED = "Nothing was dropped: every recorded cell is in a pair."
+MORE = "More tables (other splits, effect sizes, variances): --full, or --format markdown or html."
+
+
+def brief(findings: StudyFindings) -> Document:
+    """A screen or two about a study."""
+    sections: list[Section] = []
+    if findings.across_settings:
+        sections += [
+            Section(
+                title=f"{across.treatment} against {across.baseline}, over all settings",
+                blocks=_across(across, findings),
+            )
+            for across in findings.across_settings
+        ]
+    else:
+        shown = findings.comparisons[:MAX_COMPARISONS]
+        sections += [Section(title=title_of(c, findings), blocks=_comparison(c, findings)) for c in shown]
+        rest = [c.treatment for c in findings.comparisons[MAX_COMPARISONS:]]
+        if rest:
+            text = f"Tables of {', '.join(rest)}: --full."
+            sections.append(Section(title="Other comparisons", blocks=(Paragraph(text=text),)))
+    if findings.many_variants:
+        sections.append(Section(title="More than two variants", blocks=tuple(many_variants(findings))))
+    left_out = not_used(findings)
+    nothing = all(isinstance(block, Paragraph) for block in left_out)
+    if not nothing:
+        title = "What was not used, and why"
+        sections.append(Section(title=title, blocks=tuple(_shortened(block) for block in left_out)))
+    notes = [NOTHING_DROPPED] if nothing else []
+    notes += [*_texts(advice(findings)), *_texts(method(findings)), MORE]
+    sections.append(Section(title="More seeds, and the method", blocks=(Bullets(items=tuple(notes)),)))
+    return Document(
+        study=findings.study, headline=findings.headline, notices=notices(findings), sections=tuple(sections)
+    )
+
+
+def _texts(blocks: Iterable[Block]) -> list[str]:
+    out: list[str] = []
+    for block in blocks:
+        if isinstance(block, Paragraph):
+            out.append(block.text)
+        elif isinstance(block, Bullets):
+            out += block.items
+    return out
+
+
+def _shortened(block: Block) -> Block:
+    if isinstance(block, Bullets) and len(block.items) > MAX_ITEMS:
+        more = f"and {len(block.items) - MAX_ITEMS} more: --full"
+        return Bullets(items=(*block.items[:MAX_ITEMS], more))
+    return block
+
+
+def _shown(endpoint: EndpointFinding, primary_metrics: set[str]) -> bool:
+    return endpoint.metric in SHOWN_METRICS or endpoint.metric in primary_metrics
+
+
+def _comparison(comparison: Comparison, findings: StudyFindings) -> tuple[Block, ...]:
+    sequential = is_sequential(findings)
+    primary_metrics = {found.metric for found in comparison.endpoints if found.primary}
+    rows = [found for found in comparison.endpoints if _shown(found, primary_metrics)]
+    tables = endpoint_tables(replace(comparison, endpoints=tuple(rows)), sequential=sequential)
+    blocks: list[Block] = [replace(table, caption="") for table in tables]
+    if rows:
+        blocks.append(Paragraph(text=endpoint_caption(rows, sequential=sequential)))
+    unverified = comparison.unverified_pairs if all(n.kind != "unverified" for n in findings.notices) else 0
+    lines = [*facts(replace(comparison, unverified_pairs=unverified)), *_variance(rows), *_equivalence(rows)]
+    if lines:
+        blocks.append(Bullets(items=tuple(lines)))
+    return tuple(blocks)
+
+
+def _variance(rows: list[EndpointFinding]) -> list[str]:
+    """Seeds against test examples, for the primary of the largest dim."""
+    known = [(row.dim, row.endpoint, row.crossed) for row in rows if row.primary and row.crossed is not None]
+    if not known:
+        return []
+    _, name, parts = max(known, key=lambda entry: entry[0])
+    return [
+        f"Uncertainty of the mean difference on {name} (sd): {_sd(parts.seed_variance_of_mean)} from"
+        f" {parts.n_seeds} seeds, {_sd(parts.shared_example_variance)} from the {parts.n_examples:,} test examples"
+        f" they share; infinitely many seeds would leave ±{numbers.size(parts.half_width_infinite_seeds)} (95%)."
+    ]
+
+
+def _sd(variance: float) -> str:
+    return numbers.size(math.sqrt(variance))
+
+
+def _equivalence(rows: list[EndpointFinding]) -> list[str]:
+    tested = [(row, row.equivalence) for row in rows if row.primary and row.equivalence is not None]
+    if not tested:
+        return []
+    margin = tested[0][1].margin
+    parts = [
+        f"{row.endpoint} {'yes' if test.equivalent else 'no'}"
+        + ("" if test.exact_p is None else f" (p = {numbers.p_value(test.exact_p)})")
+        for row, test in tested
+    ]
+    return [f"Equivalent within the margin {margin:g}? {'; '.join(parts)}."]
+
+
+def _across(across: AcrossSettings, findings: StudyFindings) -> tuple[Block, ...]:
+    sequential = is_sequential(findings)
+    primaries = [found for found in across.endpoints if found.primary]
+    metrics = {found.endpoint.rpartition("_")[0] for found in primaries} | set(SHOWN_METRICS)
+    shown = [found for found in across.endpoints if found.endpoint.rpartition("_")[0] in metrics]
+    blocks: list[Block] = [summary_table(replace(across, endpoints=tuple(shown)), sequential=sequential)]
+    if primaries:
+        by_metric: dict[str, list[AcrossEndpoint]] = {}
+        for found in primaries:
+            by_metric.setdefault(found.endpoint.rpartition("_")[0], []).append(found)
+        blocks += [_matrix(metric, same[:MAX_PRIMARIES]) for metric, same in by_metric.items()]
+        lines = settings_facts(primaries[0], sequential=sequential)
+        if len(primaries) > 1:
+            lines = [f"{primaries[0].endpoint}: {line}" for line in lines]
+        blocks.append(Bullets(items=tuple(lines)))
+    return tuple(blocks)
+
+
+def _matrix(metric: str, primaries: list[AcrossEndpoint]) -> Table:
+    """Settings x primaries: mean difference and wins/losses/ties."""
+    rows = []
+    for position, row in enumerate(primaries[0].rows[:MAX_SETTINGS]):
+        cells = [found.rows[position] for found in primaries]
+        rows.append(
+            (
+                row.setting,
+                str(row.n_pairs),
+                *(f"{numbers.difference(c.mean_difference)} {numbers.wins(c.wins, c.losses, c.ties)}" for c in cells),
+            )
+        )
+    hidden = len(primaries[0].rows) - len(rows)
+    return Table(
+        title=f"Settings matrix, {metric} by dim: mean difference and wins/losses/ties (descriptive)",
+        columns=(
+            Column(heading="setting", align="left"),
+            Column(heading="pairs"),
+            *(Column(heading=found.endpoint.rpartition("_")[2]) for found in primaries),
+        ),
+        rows=tuple(rows),
+        caption=f"and {hidden} more settings: --full" if hidden else "",
+    )
