@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.harness import CELLS, Bench, Row, Run, Server, examined
+from tests.faults.harness import CELLS, Bench, Row, Run, Server, a_served_bench, examined
 
 ROWS: list[Row] = []
 NOTES: list[str] = []
@@ -43,7 +43,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def served(server: Server, tmp_path: Path) -> Iterator[Bench]:
     """A study that is recorded by a server."""
-    made = Bench(folder=tmp_path / "bench", uri=server.uri, database=server.database, artifacts_root=server.artifacts)
+    made = a_served_bench(server, tmp_path / "bench")
     yield made
     made.end()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import signal
 import socket
@@ -28,7 +27,7 @@ STUDY: dict[str, Any] = {
     "name": "faulty",
     "trainable": "closed-form",
     "matryoshka_dims": [8, 16],
-    "options": {"sleep_s": 3.0},
+    "options": {"sleep_s": 2.0},
     "variants": {"a": {}, "b": {"options": {"effect": 0.05}}},
     "baseline": "a",
     "seeds": 3,
@@ -212,9 +211,11 @@ class Bench:
         return [run for run in read_runs(self.database, self.artifacts_root) if run.kind == kind]
 
     def wait_for_run(self, wanted: str, timeout_s: float = START_S) -> Run:
-        """Wait until the database holds a RUNNING cell run that has `metrics` or is `complete`, and look closely."""
+        """Wait until the database holds a RUNNING cell run that is `begun`, has `metrics`, or is `complete`."""
         assert self.database is not None
         query = {
+            "begun": "select r.run_uuid from runs r join tags t on t.run_uuid = r.run_uuid and t.key = 'sweep.cell' "
+            "where r.status = 'RUNNING' and r.run_uuid not in (select run_uuid from metrics)",
             "metrics": "select r.run_uuid from runs r join metrics m on m.run_uuid = r.run_uuid "
             "where r.status = 'RUNNING' and r.run_uuid not in (select run_uuid from tags where key = 'sweep.complete')",
             "complete": "select r.run_uuid from runs r join tags t on t.run_uuid = r.run_uuid "
@@ -334,6 +335,11 @@ class Server:
             self._process = None
 
 
+def a_served_bench(server: Server, folder: Path) -> Bench:
+    """A study that is recorded by a server."""
+    return Bench(folder=folder, uri=server.uri, database=server.database, artifacts_root=server.artifacts)
+
+
 @contextlib.contextmanager
 def write_lock(database: Path) -> Iterator[None]:
     """Hold the database's writer lock."""
@@ -343,8 +349,3 @@ def write_lock(database: Path) -> Iterator[None]:
             yield
         finally:
             store.execute("ROLLBACK")
-
-
-def as_json(value: object) -> str:
-    """For messages."""
-    return json.dumps(value, indent=1, default=str)
