@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,20 +59,18 @@ def main() -> None:
     """
 
 
-def _source_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        click.option("--results", "results_file", type=click.Path(path_type=Path), metavar="FILE",
-                     help="Read a .parquet (from `analysis export`) or .csv file instead of MLflow."),
-        click.option("--tracking-uri", metavar="URI",
-                     help="MLflow store; default: MLFLOW_TRACKING_URI, else sqlite:///mlflow.db."),
-        click.argument("study", required=False),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
 @main.command()
-@_source_options
+@click.argument("study", required=False)
+@click.option(
+    "--tracking-uri", metavar="URI", help="MLflow store; default: MLFLOW_TRACKING_URI, else sqlite:///mlflow.db."
+)
+@click.option(
+    "--results",
+    "results_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read a .parquet (from `analysis export`) or .csv file instead of MLflow.",
+)
 @click.option("--baseline", metavar="VARIANT", help="Compare with this variant instead of the declared baseline.")
 @click.option(
     "--primary",
@@ -154,7 +151,18 @@ def report(
 
 
 @main.command()
-@_source_options
+@click.option(
+    "--results",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Read a .parquet (from `analysis export`) or .csv file instead of MLflow; may be repeated.",
+)
+@click.option(
+    "--tracking-uri", metavar="URI", help="MLflow store; default: MLFLOW_TRACKING_URI, else sqlite:///mlflow.db."
+)
+@click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option(
     "--output",
     required=True,
@@ -162,18 +170,27 @@ def report(
     metavar="FILE",
     help="FILE.parquet (everything a report needs) or FILE.csv (scores only).",
 )
-def export(study: str | None, tracking_uri: str | None, results_file: Path | None, output: Path) -> None:
+def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path, ...], output: Path) -> None:
     """Write the results of STUDY to a file that `analysis report --results` reads without MLflow.
 
+    Several studies of the same variants are written together: what differs between them becomes a setting.
+
     \b
-    Example:
+    Examples:
       analysis export my-study --output my-study.parquet
+      analysis export on-jsts on-stsb --output both.parquet
     """
     from analysis.exporting import export_results
+    from analysis.merging import together
     from analysis.results import load
 
-    _one_source(study, results_file, tracking_uri)
-    for line in export_results(load(study, tracking_uri=tracking_uri, results=results_file), output):
+    if not studies and not files:
+        raise click.UsageError("Give STUDY (a study file or an experiment's name), or --results FILE.")
+    if tracking_uri is not None and not studies:
+        raise click.UsageError("--results reads a file and --tracking-uri a store: give one of them.")
+    found = [load(study, tracking_uri=tracking_uri) for study in studies]
+    found += [load(results=file) for file in files]
+    for line in export_results(together(found), output):
         click.echo(line, err=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -100,20 +101,21 @@ def _extended_after_looking(results: Results, asked: AnalysisPlan) -> Iterable[s
     stopping = (results.declared_plan or asked).stopping
     if stopping != "fixed":
         return
-    seeds: set[int] = set()
-    looked = False
+    seeds: dict[str, set[int]] = defaultdict(set)
+    looked: set[str] = set()
     for entry in results.history:
-        if entry.kind == "report":
-            looked = looked or bool(entry.detail.get("could_reach_alpha"))
+        study = str(entry.detail.get("study", results.study))  # of several studies taken together, each its own
+        if entry.kind == "report" and entry.detail.get("could_reach_alpha"):
+            looked.add(study)
         elif entry.kind == "seeds":
             now = {int(s) for s in entry.detail.get("seeds", ())}
-            if looked and seeds and now - seeds:
+            if study in looked and seeds[study] and now - seeds[study]:
                 yield (
                     "seeds were added after a report in which p could have reached alpha, though the study declared "
-                    f"a fixed number ({len(seeds)}, then {len(now)})"
+                    f"a fixed number ({len(seeds[study])}, then {len(now)})"
                 )
                 return
-            seeds |= now
+            seeds[study] |= now
 
 
 def _selection(results: Results) -> Iterable[str]:

@@ -140,24 +140,41 @@ def settings_of(cells: Sequence[CellRecord]) -> dict[int, str]:
     """
     declared = _roots(f for cell in cells for f in cell.variant_fields)
     by_identity: dict[str, list[int]] = defaultdict(list)
+    own_fields: dict[str, Mapping[str, Any]] = {}
     for position, cell in enumerate(cells):
         if cell.fields:
             own = {k: v for k, v in cell.fields.items() if k != SEED_FIELD and not _below(k, declared)}
             identity = json.dumps(own, sort_keys=True, default=str)
         else:
-            identity = f"label:{cell.setting}"
+            own, identity = {}, f"label:{cell.setting}"
         by_identity[identity].append(position)
+        own_fields[identity] = own
+    by_label: dict[str, list[str]] = defaultdict(list)
+    for identity, positions in by_identity.items():
+        names = list(dict.fromkeys(cells[p].setting for p in positions))
+        by_label[next((n for n in names if n != schema.DEFAULT_SETTING), names[0])].append(identity)
     labels: dict[int, str] = {}
     taken: set[str] = set()
-    for positions in by_identity.values():
-        names = list(dict.fromkeys(cells[p].setting for p in positions))
-        label = next((n for n in names if n != schema.DEFAULT_SETTING), names[0])
-        unique, number = label, 2
-        while unique in taken:
-            unique, number = f"{label} ({number})", number + 1
-        taken.add(unique)
-        labels.update(dict.fromkeys(positions, unique))
-    return labels
+    for label, identities in by_label.items():
+        told_apart = _told_apart([own_fields[identity] for identity in identities])
+        for identity, told in zip(identities, told_apart, strict=True):
+            name = ",".join(filter(None, ("" if told and label == schema.DEFAULT_SETTING else label, told)))
+            unique, number = name, 2
+            while unique in taken:
+                unique, number = f"{name} ({number})", number + 1
+            taken.add(unique)
+            labels.update(dict.fromkeys(by_identity[identity], unique))
+    return {position: labels[position] for position in range(len(cells))}
+
+
+def _told_apart(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells settings of one label apart, `data.name=jsts`: one field that is enough, names first, else all."""
+    if len(settings) < 2:
+        return [""] * len(settings)
+    fields = [f for f in dict.fromkeys(f for s in settings for f in s) if len({str(s.get(f)) for s in settings}) > 1]
+    fields.sort(key=lambda f: not f.endswith("name"))
+    enough = next(([f] for f in fields if len({str(s.get(f)) for s in settings}) == len(settings)), fields)
+    return [",".join(f"{f}={s.get(f)}" for f in enough) for s in settings]
 
 
 # -- fingerprints --------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         found = {name: _plain(getattr(value, name)) for name in _field_names(type(value))}
         if isinstance(value, EndpointFinding):
             found["crossed_ci95"] = _plain(value.crossed_ci95)
@@ -66,5 +66,5 @@ def _plain(value: Any) -> Any:
 
 
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
