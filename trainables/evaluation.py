@@ -82,9 +82,8 @@ def evaluate(
     tokens: TokenCache | None = None,
     prompt: str | None = None,
     length_aware: bool = True,
-    packed: bool = False,
 ) -> dict[str, Predictions]:
-    """Encode the distinct sentences of all splits once and compare them at every dim.
+    """Encode the distinct sentences of all splits once, longest first, and compare them at every dim.
 
     Args:
         model: The encoder; its mode (training or evaluation) is left as it was.
@@ -93,8 +92,6 @@ def evaluate(
         tokens: Kept tokens of all these sentences; None: the model tokenises them itself.
         prompt: Text put before every sentence.
         length_aware: False: encode each column as the library's evaluators do, so that padding and bits are theirs.
-        packed: Lay the sentences into rows (see trainables.packing) instead of padding batches of similar length;
-            only with `tokens`, and where `tokens.can_pack` says so.
     """
     if not length_aware:
         out = {}
@@ -112,7 +109,7 @@ def evaluate(
     if tokens is None:
         vectors = model.encode(list(where), prompt=prompt, batch_size=SENTENCES_AT_ONCE, show_progress_bar=False)
     else:
-        vectors = _encode(model, list(where), tokens, packed=packed)
+        vectors = _encode(model, list(where), tokens)
     out = {}
     for split, one in pairs.items():
         first = vectors[[where[sentence] for sentence in one.sentence1]]
@@ -121,12 +118,10 @@ def evaluate(
     return out
 
 
-def _encode(model: SentenceTransformer, sentences: Sequence[str], tokens: TokenCache, *, packed: bool) -> Array:
+def _encode(model: SentenceTransformer, sentences: Sequence[str], tokens: TokenCache) -> Array:
     """Embeddings in the order of `sentences`, shape (sentences, size)."""
     import torch
     from sentence_transformers.util import batch_to_device
-
-    from trainables.packing import encode_packed, pack
 
     order = sorted(range(len(sentences)), key=lambda index: -tokens.length(sentences[index]))
     was_training = model.training
@@ -136,13 +131,8 @@ def _encode(model: SentenceTransformer, sentences: Sequence[str], tokens: TokenC
         with torch.inference_mode():
             for start in range(0, len(order), SENTENCES_AT_ONCE):
                 batch = [sentences[index] for index in order[start : start + SENTENCES_AT_ONCE]]
-                if packed:
-                    rows = pack([tokens.ids(one) for one in batch], pad_id=tokens.pad_id).to(model.device)
-                    embeddings = encode_packed(model, rows, tokens.constants)
-                else:
-                    features = batch_to_device(tokens.features(batch), model.device)
-                    embeddings = model(features)["sentence_embedding"]
-                parts.append(embeddings.float().cpu())
+                features = batch_to_device(tokens.features(batch), model.device)
+                parts.append(model(features)["sentence_embedding"].float().cpu())
     finally:
         model.train(was_training)
     vectors = np.empty((len(order), parts[0].shape[1]), dtype=np.float32)

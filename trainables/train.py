@@ -83,7 +83,6 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
         tokens=tokens,
         prompt=spec.model.prompt,
         length_aware=options.length_aware,
-        packed=packed,
     )
     scores: dict[str, float] = {}
     for split, one in predictions.items():

@@ -37,25 +37,6 @@ def test_scores_against_library() -> None:
                 assert scores[f"test/pearson_{dim}"] == pytest.approx(theirs["pearson_cosine"], abs=1e-6)
 
 
-def test_packed_sentences_against_padded_ones() -> None:
-    spec = toy_spec(data={"name": "toy"}, matryoshka_dims=DIMS)
-    test = load_split(spec, "test")
-    sentences = (*test.sentence1, *test.sentence2)
-    with runtime.isolated():
-        loaded = load_model(spec)
-        tokens = token_cache(loaded, None, sentences)
-        assert tokens is not None
-        assert tokens.can_pack(loaded.model, sentences)
-        padded, packed = (
-            evaluate(loaded.model, {"test": test}, DIMS, tokens=tokens, packed=way)["test"] for way in (False, True)
-        )
-    for dim in DIMS:
-        np.testing.assert_allclose(packed.by_dim[dim], padded.by_dim[dim], rtol=0, atol=1e-6)
-    # Rounding may exchange the ranks of cosines that are equal but for it, hence not closer.
-    expected = correlations("test", padded)
-    assert correlations("test", packed) == pytest.approx(expected, abs=5e-5)
-
-
 def test_each_distinct_sentence_is_encoded_once() -> None:
     spec = toy_spec()
     pairs = {"test": load_split(spec, "test"), "validation": load_split(spec, "test")}
