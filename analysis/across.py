@@ -42,10 +42,7 @@ class AcrossDraft:
 def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
     """Pool a treatment's settings: each distinct seed is one unit."""
     columns = tuple(zip(*(d.endpoints for d in drafts), strict=True))
-    contributions = tuple(
-        settings.seed_contributions([dict(zip(m.seeds, m.differences.tolist(), strict=True)) for m in column])
-        for column in columns
-    )
+    contributions = tuple(settings.seed_contributions([by_seed(m) for m in column]) for column in columns)
     primaries = [c for column, c in zip(columns, contributions, strict=True) if column[0].primary]
     seeds = sorted({s for c in primaries for s in c})
     matrix = np.array([[c.get(s, np.nan) for c in primaries] for s in seeds]).reshape(len(seeds), len(primaries))
@@ -55,6 +52,11 @@ def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
         contributions=contributions,
         step_down=joint_sign_flip(matrix, rng=frame.signs).step_down,
     )
+
+
+def by_seed(measured: Measured) -> dict[int, float]:
+    """Seed -> difference."""
+    return dict(zip(measured.seeds, measured.differences.tolist(), strict=True))
 
 
 def decide_across(
@@ -160,7 +162,9 @@ def _endpoint(
         rows=tuple(_row(c, j) for c in comparisons),
         n_settings=means.size,
         n_distinct_seeds=d.size,
-        pooled_sign_flip_p=paired.sign_flip_test(d, rng=frame.signs).p_value if fixed else None,
+        pooled_sign_flip_p=settings.pooled_by_seed([by_seed(m) for m in column], rng=frame.signs).p_value
+        if fixed
+        else None,
         adjusted_p=member.adjusted[j] if fixed and column[0].primary else None,
         p_floor=sign.p_floor,
         wins=sign.wins,

@@ -41,6 +41,11 @@ def pooled_sign_flip(
     for array in arrays:
         settings.append({i + offset: float(v) for i, v in enumerate(array) if np.isfinite(v)})
         offset += 0 if shared_seeds else array.size
+    return pooled_by_seed(settings, rng=rng)
+
+
+def pooled_by_seed(settings: Sequence[Mapping[int, float]], *, rng: Random | None = None) -> SignFlip:
+    """The same from seed -> difference per setting: a seed of several settings is flipped in all of them."""
     return sign_flip_test(list(seed_contributions(settings).values()), rng=rng)
 
 
