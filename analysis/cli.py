@@ -210,7 +210,8 @@ def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path
     "--comparisons", type=click.IntRange(1), default=1, show_default=True, help="Treatments compared with the baseline."
 )
 @click.option("--settings", type=click.IntRange(1), default=1, show_default=True, help="Settings (for the cost).")
-@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True)
+@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True,
+              help="Error rate of the two-sided tests.")  # fmt: skip
 @click.option(
     "--power",
     "wanted",
@@ -229,7 +230,8 @@ def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path
     help="Devices that one cell holds (may be a fraction).",
 )
 @click.option("--tracking-uri", metavar="URI", help="MLflow store of --pilot and --from.")
-@click.option("--format", "kind", type=click.Choice(("text", "markdown", "json")), default="text", show_default=True)
+@click.option("--format", "kind", type=click.Choice(("text", "markdown", "json")), default="text", show_default=True,
+              help="What goes to stdout.")  # fmt: skip
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
