@@ -48,7 +48,7 @@ TAG_HEARTBEAT: Final = "sweep.heartbeat"
 """On the study run: JSON {owner, host, boot, pid, time, beat} of the driver that holds the study."""
 TAG_STUDY_FILE: Final = "sweep.study_file"
 TAG_DESCRIPTION: Final = "mlflow.note.content"
-"""On the study run: Markdown that the UI shows. The part from VERDICT_HEADING on belongs to the analysis."""
+"""On the study run: Markdown that the UI shows. The paragraph that begins with VERDICT_HEADING is the analysis'."""
 VERDICT_HEADING: Final = "**Verdict.**"
 
 KIND_STUDY: Final = "study"

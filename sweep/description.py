@@ -21,9 +21,11 @@ def describe(study: Study, before: str | None = None) -> str:
         study: As it stands.
         before: The description that the run has; a verdict in it is kept.
     """
-    _, found, verdict = (before or "").partition(schema.VERDICT_HEADING)
-    verdict = verdict.strip() if found else NO_VERDICT_YET.format(file=study.path.name)
-    return "\n\n".join((_question(study), _design(study), _variants(study), f"{schema.VERDICT_HEADING} {verdict}"))
+    none = f"{schema.VERDICT_HEADING} {NO_VERDICT_YET.format(file=study.path.name)}"
+    paragraphs = (before or "").split("\n\n")
+    verdict = next((one for one in paragraphs if one.startswith(schema.VERDICT_HEADING)), none)
+    # The UI folds a long description: what is wanted most comes first.
+    return "\n\n".join((_question(study), verdict, _design(study), _variants(study)))
 
 
 def _question(study: Study) -> str:

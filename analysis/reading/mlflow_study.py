@@ -127,9 +127,13 @@ class MlflowStudy:
         from analysis.reading.client import ClientStore
 
         run = self._noted_run()
-        design = run.tags.get(schema.TAG_DESCRIPTION, "").partition(schema.VERDICT_HEADING)[0].rstrip()
-        text = "\n\n".join(part for part in (design, f"{schema.VERDICT_HEADING} {verdict}") if part)
-        ClientStore(self.uri).set_tag(run.run_id, schema.TAG_DESCRIPTION, text)
+        paragraphs = [part for part in run.tags.get(schema.TAG_DESCRIPTION, "").split("\n\n") if part]
+        told = f"{schema.VERDICT_HEADING} {verdict}"
+        if any(part.startswith(schema.VERDICT_HEADING) for part in paragraphs):
+            paragraphs = [told if part.startswith(schema.VERDICT_HEADING) else part for part in paragraphs]
+        else:
+            paragraphs.append(told)
+        ClientStore(self.uri).set_tag(run.run_id, schema.TAG_DESCRIPTION, "\n\n".join(paragraphs))
 
     def _noted_run(self) -> StoredRun:
         if not self.study_runs:

@@ -181,13 +181,15 @@ def test_log_puts_the_verdict_into_the_description(tmp_path: Path, monkeypatch: 
     client = MlflowClient(uri)
     (run,) = client.search_runs(["1"], filter_string="tags.`sweep.kind` = 'study'")
     client.set_tag(
-        run.info.run_id, schema.TAG_DESCRIPTION, f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} None yet."
+        run.info.run_id,
+        schema.TAG_DESCRIPTION,
+        f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} None yet.\n\nDesign.",
     )
     done = CliRunner().invoke(main, ["report", "small", "--tracking-uri", uri, "--log"])
     assert done.exit_code == 0, done.output
     told = client.get_run(run.info.run_id).data.tags[schema.TAG_DESCRIPTION]
     headline = " ".join(done.stdout.split("\n\n")[0].split())
-    assert told == f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} {headline}"
+    assert told == f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} {headline}\n\nDesign."
 
 
 def test_parquet_export_gives_the_same_report(run: Run, uri: str, folder: Path) -> None:
