@@ -135,7 +135,7 @@ def paired_differences(endpoints: Sequence[EndpointFinding], treatment: str, bas
         ax.plot(position + 0.12, found.mean_difference, "D", color="black", markersize=4.5, label=named)
     _dim_axis(ax, dims)
     ax.set_ylabel(f"{treatment} - {baseline}")
-    ax.legend(frameon=False, loc="best", fontsize=7.5)
+    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.19), fontsize=7.5)  # clear of the points
     return ax
 
 
@@ -183,7 +183,7 @@ def variance_components(endpoints: Sequence[EndpointFinding], ax: Axes) -> Axes:
     ax.set_xlabel("variance of the mean difference")
     ax.ticklabel_format(axis="x", style="sci", scilimits=(-3, 3))
     ax.set_ylim(len(found) - 0.4, -0.6)
-    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=1, fontsize=8)
+    ax.figure.legend(frameon=False, loc="outside lower center", ncols=3, fontsize=8)
     return ax
 
 

@@ -109,7 +109,7 @@ def _differences(findings: StudyFindings) -> Iterator[DrawnFigure]:
     chosen = [c for c in findings.comparisons if any(found.n_pairs for found in c.endpoints)][:MAX_PER_KIND]
     for number, comparison in enumerate(chosen):
         panels = list(_by_metric(comparison))
-        figure, axes = plots.new_figure(columns=min(len(panels), 2), rows=-(-len(panels) // 2))
+        figure, axes = plots.new_figure(columns=min(len(panels), 2), rows=-(-len(panels) // 2), height=3.7)
         for ax, (metric, rows) in zip(axes, panels, strict=False):
             plots.paired_differences(rows, comparison.treatment, comparison.baseline, ax)
             ax.set_title(metric, loc="left", fontsize=10)
@@ -148,7 +148,7 @@ def _components(findings: StudyFindings) -> Iterator[DrawnFigure]:
     chosen = [c for c in findings.comparisons if any(found.crossed for found in c.endpoints)][:MAX_PER_KIND]
     for number, comparison in enumerate(chosen):
         rows = [found for _, group in _by_metric(comparison) for found in group if found.crossed]
-        figure, axes = plots.new_figure(width=6.4, height=1.6 + 0.28 * len(rows))
+        figure, axes = plots.new_figure(width=6.4, height=1.3 + 0.28 * len(rows))
         plots.variance_components(rows, axes[0])
         where = f", {comparison.setting}" if len(findings.settings) > 1 else ""
         caption = (
