@@ -35,6 +35,7 @@ def to_text(document: Document, *, colour: bool = False) -> str:
         emoji=False,
         highlight=False,
         legacy_windows=False,
+        force_jupyter=False,  # else, in a notebook, the text would be shown there and the stream stay empty
     )
     _print(console, document.headline, style="bold")
     for notice in document.notices:

@@ -1,7 +1,7 @@
 """Every command in the documentation is run, in the order of its page, or says above it why not.
 
 A page gets a folder of its own, in which the study files that it names are small: `studies/` and `my-study.yaml` hold
-stand-ins whose cells take no time, and `my-study` has been run already. What a page tells its reader to write is written.
+stand-ins whose cells take no time, and `my-study` has been run already. What a page tells its reader to write, is.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ SEARCH = {
 }
 STUDIES = {
     "my-study.yaml": stand_in("my-study"),
+    "on-jsts.yaml": stand_in("on-jsts", seeds=2),
+    "on-stsb.yaml": stand_in("on-stsb", seeds=2, matryoshka_dims=[32, 64]),
     "studies/toy.yaml": stand_in("toy"),
     "studies/toy_search.yaml": stand_in("toy-search", seeds=2, search=SEARCH),
 }
@@ -123,13 +125,17 @@ def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def recorded(_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which `my-study` has been run."""
+    """A folder in which the studies that pages only read have been run, with exports of two of them."""
     folder = tmp_path_factory.mktemp("recorded")
-    (folder / "my-study.yaml").write_text(STUDIES["my-study.yaml"], encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        done = execute("sweep run my-study.yaml")
-    assert done.code == 0, done.output
+        for study in ("my-study", "on-jsts", "on-stsb"):
+            Path(f"{study}.yaml").write_text(STUDIES[f"{study}.yaml"], encoding="utf-8")
+            done = execute(f"sweep run {study}.yaml")
+            assert done.code == 0, done.output
+        for name in ("jsts", "stsb"):
+            done = execute(f"analysis export on-{name} --output {name}.parquet")
+            assert done.code == 0, done.output
     return folder
 
 
@@ -143,7 +149,8 @@ def _stage(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requ
     if page.name == "sequential.md":
         (tmp_path / "my-study.yaml").write_text(SEQUENTIAL, encoding="utf-8")
     else:
-        shutil.copy(recorded / "mlflow.db", tmp_path)
+        for file in (recorded / "mlflow.db", *recorded.glob("*.parquet")):
+            shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
     path, modules = list(sys.path), set(sys.modules)
     yield
