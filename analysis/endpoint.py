@@ -72,6 +72,7 @@ class Measured:
     one_pair: OnePairFinding | None
     equivalence: Equivalence | None
     disagreements: tuple[str, ...]
+    """What is wrong with the stored predictions, one sentence each."""
 
     @property
     def differences(self) -> Floats:
@@ -109,8 +110,13 @@ def measure(
         bootstrap=_bootstrap(d, found, frame) if primary else None,
         one_pair=_one_pair(endpoint, cells, examples) if d.size == 1 else None,
         equivalence=None if margin is None else equivalence(d, margin=margin, alpha=frame.plan.alpha, rng=frame.signs),
-        disagreements=found.disagreements,
+        disagreements=(*found.disagreements, *_partly(found, endpoint.split)),
     )
+
+
+def _partly(found: PairInfluence, split: str) -> list[str]:
+    """Said where the crossed interval rests on fewer seeds than the tests."""
+    return [f"crossed intervals on {split}: {found.missing}"] if found.values is not None and found.missing else []
 
 
 def _missing(found: PairInfluence, n: int) -> str | None:

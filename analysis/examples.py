@@ -117,7 +117,8 @@ class ExampleStore:
         for i, row in enumerate(rows):
             if row is not None:
                 values[i] = row
-        missing = f"no per-example predictions for seeds {', '.join(map(str, lacking))}" if lacking else None
+        plural = "seed" if len(lacking) == 1 else "seeds"
+        missing = f"left out for want of predictions: {plural} {', '.join(map(str, lacking))}" if lacking else None
         return PairInfluence(values=values, missing=missing, test_set=sets.pop(), disagreements=tuple(disagreements))
 
     def predictions(self, cell: str, split: str) -> PredictionTable | None:
