@@ -93,7 +93,9 @@ def test_the_study_run_says_what_it_asks_and_found(page, ui: str, study_run: tup
     experiment, run = study_run
     page.open(f"{ui}/#/experiments/{experiment}/runs/{run}")
     page.close_assistant()
-    page.says("Question.", "better than chunked on test/spearman_64?", "Verdict.", "seeds favour", "Design.")
+    page.says("Question.", "better than chunked on test/spearman_64?", "Verdict.", "seeds favour")
+    page.one("button", "Show more").click()
+    page.says("Design.", "15 cells")
     page.screenshot("mlflow-study")
 
 

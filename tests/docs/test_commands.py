@@ -187,7 +187,7 @@ def shape(line: str) -> str:
     line = re.sub(r"\d+ (?:s|min|h(?: \d+ min)?)\b", "TIME", line)
     line = re.sub(r", about TIME left$", "", line)
     line = re.sub(r"[+-]?\d+(?:\.\d+)?", "N", line)
-    return re.sub(r"[\s─-]+", " ", line).strip()
+    return re.sub(r"[\s─-]+", " ", line).replace("[ ", "[").strip()
 
 
 def test_a_reason_stands_above_what_is_not_run() -> None:
