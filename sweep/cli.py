@@ -95,7 +95,7 @@ _INPUT_ERRORS = (("trainables.errors", "InputError"), ("analysis.errors", "Analy
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="pairsweep", prog_name="sweep")
+@click.version_option(package_name="pairsweep", message="pairsweep %(version)s")
 def main() -> None:
     """Run a study: every variant x seed x setting is one cell, trained and recorded once.
 

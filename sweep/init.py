@@ -43,7 +43,7 @@ baseline: {baseline}
 seeds: {seeds}
 
 # Fields of SentenceTransformerTrainingArguments, with the library's defaults.
-training: {{epochs: 1, batch_size: 32, learning_rate: 2e-5, warmup_ratio: 0.1}}
+training: {{epochs: 1, batch_size: 32, learning_rate: {learning_rate}, warmup_ratio: 0.1}}
 
 # Optional: the same comparison under other conditions.
 # settings:
@@ -102,6 +102,8 @@ def write_study_file(
         variants="\n".join(f"  {_text(label)}: {overrides}" for label, overrides in chosen.items()),
         baseline=_text(next(iter(chosen))),
         seeds=seeds,
+        # The toy encoder is small and young: at a rate for large ones it would learn next to nothing.
+        learning_rate="1e-3" if model in TOY_MODELS else "2e-5",
         cpus=cpus,
         gpus=f"{gpus:g}",
     )

@@ -47,7 +47,7 @@ def test_every_help_has_an_example(command: str) -> None:
 
 
 def test_version() -> None:
-    assert sweep("--version").stdout == "sweep, version 0.1.0\n"
+    assert sweep("--version").stdout == "pairsweep 0.1.0\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])

@@ -93,3 +93,9 @@ def test_wrong_flags(flags: list[str], message: str, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("model", "rate"), [("toy", 1e-3), ("toy-random", 1e-3), ("cl-nagoya/ruri-v3-130m", 2e-5)])
+def test_the_learning_rate_suits_the_model(model: str, rate: float) -> None:
+    sweep("init", "s.yaml", "--model", model)
+    assert load_study("s.yaml").specs["chunked", "default"].training["learning_rate"] == rate
