@@ -35,7 +35,15 @@ _T = TypeVar("_T")
 
 
 def command(folder: Path, *words: str) -> None:
-    done = subprocess.run([str(BIN / words[0]), *words[1:]], cwd=folder, capture_output=True, text=True, check=False)
+    elsewhere = ("MLFLOW_TRACKING_URI", "RAY_ADDRESS")
+    done = subprocess.run(
+        [str(BIN / words[0]), *words[1:]],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name not in elsewhere},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
 
 
