@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,16 @@ def folder(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path / "cache"))
     shutil.copy(recorded / "mlflow.db", tmp_path / "mlflow.db")
     return tmp_path
+
+
+@pytest.fixture
+def whole(folder: Path, recorded: Path) -> str:
+    """URI of a copy that has its own artifacts too."""
+    shutil.copytree(recorded / "artifacts", folder / "artifacts")
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database, database:
+        moved = (str(recorded), str(folder))
+        database.execute("UPDATE runs SET artifact_uri = replace(artifact_uri, ?, ?)", moved)
+    return f"sqlite:///{folder / 'mlflow.db'}"
 
 
 @pytest.fixture
@@ -104,12 +115,10 @@ def test_flagged_nan_is_nan_not_zero(uri: str) -> None:
     assert table["value"].isna().sum() == 1
 
 
-def test_report_names_a_corrupt_predictions_file_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path / "cache"))
-    uri = record_study(tmp_path, seeds=2)
-    target = next((tmp_path / "artifacts").rglob("predictions/test.parquet"))
+def test_report_names_a_corrupt_predictions_file_and_goes_on(whole: str, folder: Path) -> None:
+    target = next((folder / "artifacts").rglob("predictions/test.parquet"))
     target.write_bytes(target.read_bytes()[:200])
-    done = CliRunner().invoke(main, ["report", "small", "--tracking-uri", uri])
+    done = CliRunner().invoke(main, ["report", "small", "--tracking-uri", whole])
     assert done.exit_code == 0, done.output
     said = " ".join(done.stdout.split())
     assert "predictions/test.parquet: the predictions cannot be read" in said
@@ -168,24 +177,22 @@ def test_a_store_that_cannot_be_written_costs_a_notice_only(
 
 def test_log_attaches_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path / "cache"))
-    uri = record_study(tmp_path, seeds=2)
+    uri = record_study(tmp_path, seeds=2)  # of its own: MLflow remembers where a run's artifacts lie
     done = CliRunner().invoke(main, ["report", "small", "--tracking-uri", uri, "--log"])
     assert done.exit_code == 0, done.output
     names = {path.name for path in (tmp_path / "artifacts").rglob("reports/*")}
     assert {"report.html", "report.md", "score-by-dim.png", "paired-differences.svg"} <= names
 
 
-def test_log_puts_the_verdict_into_the_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path / "cache"))
-    uri = record_study(tmp_path, seeds=2)
-    client = MlflowClient(uri)
+def test_log_puts_the_verdict_into_the_description(whole: str) -> None:
+    client = MlflowClient(whole)
     (run,) = client.search_runs(["1"], filter_string="tags.`sweep.kind` = 'study'")
     client.set_tag(
         run.info.run_id,
         schema.TAG_DESCRIPTION,
         f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} None yet.\n\nDesign.",
     )
-    done = CliRunner().invoke(main, ["report", "small", "--tracking-uri", uri, "--log"])
+    done = CliRunner().invoke(main, ["report", "small", "--tracking-uri", whole, "--log"])
     assert done.exit_code == 0, done.output
     told = client.get_run(run.info.run_id).data.tags[schema.TAG_DESCRIPTION]
     headline = " ".join(done.stdout.split("\n\n")[0].split())
