@@ -44,8 +44,9 @@ def _design(study: Study) -> str:
     names = ", ".join(f"`{setting}`" for setting in study.settings)
     settings = f" x {len(study.settings)} settings ({names})" if len(study.settings) > 1 else ""
     return (
-        f"**Design.** {len(study.variants)} variants x {len(study.seeds)} seeds{settings}: {cells} cells. Declared"
-        f" before the first run: alpha {plan.alpha:g}, {margin}, stopping {plan.stopping}."
+        f"**Design.** {len(study.variants)} variants x {len(study.seeds)} seeds{settings}: {cells} cells; alpha"
+        f" {plan.alpha:g}, {margin}, stopping {plan.stopping}. Should the file have changed since: the plan that counts"
+        f" is the one recorded at the first run, `{schema.PLAN_ARTIFACT}`."
     )
 
 

@@ -20,8 +20,9 @@ def test_question_design_and_variants(tmp_path: Path) -> None:
     assert describe(study) == (
         "**Question.** Is `interleaved` better than `chunked` on `test/spearman_512`?\n\n"
         "**Verdict.** None yet; `analysis report study.yaml --log` puts it here.\n\n"
-        "**Design.** 2 variants x 5 seeds: 10 cells. Declared before the first run: alpha 0.05,"
-        " differences below 0.002 do not matter, stopping fixed.\n\n"
+        "**Design.** 2 variants x 5 seeds: 10 cells; alpha 0.05, differences below 0.002 do not matter, stopping fixed."
+        " Should the file have changed since: the plan that counts is the one recorded at the first run,"
+        " `study/analysis_plan.json`.\n\n"
         "| variant | differs in |\n|---|---|\n"
         "| `chunked` (baseline) | `loss` = angle, `loss.layout` = chunked |\n"
         "| `interleaved` | `loss` = angle, `loss.layout` = interleaved |"
