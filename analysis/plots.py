@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 

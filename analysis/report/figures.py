@@ -12,9 +12,7 @@ from analysis.report.comparison_section import metric_order
 from analysis.report.document import FigureSlot
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from analysis.plots import VariantScores
+    from analysis.plots import Figure, VariantScores
 
 MAX_PER_KIND = 6
 """Figures of one kind drawn at most: beyond, a study has its settings matrix."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from analysis import findings, roles, tidy
+from analysis import finding_parts, findings, roles, tidy
 from analysis.findings import StudyFindings
 from analysis.report.as_json import REPORT_SCHEMA
 from analysis.roles import AngleRoles
@@ -25,7 +25,7 @@ def report_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of `analysis report --format json`; fields may be added, none is taken away."""
     whole = TypeAdapter(StudyFindings).json_schema(mode="serialization", ref_template="#/$defs/{model}")
     parts: dict[str, Any] = whole.pop("$defs") | _definitions(AngleRoles)
-    documented = _documented(findings, roles, tidy)
+    documented = _documented(finding_parts, findings, roles, tidy)
     for name, part in (*parts.items(), ("StudyFindings", whole)):
         for field, found in part.get("properties", {}).items():
             text = documented.get((name, field))
