@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-faults test-cluster test-browser lint clean
+.PHONY: install demo test test-endtoend test-faults test-cluster test-browser lint clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "pairsweep needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -20,7 +20,10 @@ demo: $(STAMP)
 
 # Everything that is not marked slow; under ten minutes on two cores.
 test: $(STAMP)
-	$(BIN)/python -m pytest -m 'not faults and not cluster and not browser'
+	$(BIN)/python -m pytest -m 'not endtoend and not faults and not cluster and not browser'
+
+test-endtoend: $(STAMP)
+	$(BIN)/python -m pytest -m endtoend
 
 test-faults: $(STAMP)
 	$(BIN)/python -m pytest -m faults

@@ -39,6 +39,7 @@ def test_a_cell_scores_as_the_library_does(work: Work, variant: str, length_awar
     assert disagreement({(variant, 0): ours}, {(variant, 0): theirs}) < AGREEMENT
 
 
+@pytest.mark.endtoend
 def test_one_command_compares_both_sides(work: Work) -> None:
     report = study.compare(work, ["processes"], 1, title="tiny")
     rows = [line for line in report.splitlines() if line.startswith("| ")]
