@@ -160,6 +160,7 @@ def _stage(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requ
             del sys.modules[name]
 
 
+@pytest.mark.endtoend
 @pytest.mark.usefixtures("_stage")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=NAMES)
 def test_commands_run_as_written(page: Path) -> None:
