@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.paired import EXACT_UP_TO, RELATIVE_TOLERANCE, Floats, Random, all_signs, draw_signs, snap_ties
+from analysis.paired import EXACT_UP_TO, Floats, Random, all_signs, draw_signs, snap_ties, sum_tolerance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,11 @@ def joint_sign_flip(differences: ArrayLike, *, rng: Random | None = None) -> Joi
     if n == 0 or m == 0:
         return JointTest(raw=(1.0,) * m, single_step=(1.0,) * m, step_down=(1.0,) * m)
     largest = np.abs(d).max(axis=0)
-    d = d / np.where(largest > 0, largest, 1.0)  # before squaring: 1e-200 squared is 0
+    largest = np.where(largest > 0, largest, 1.0)
+    d = d / largest  # before squaring: 1e-200 squared is 0
     norm = np.sqrt((d**2).sum(axis=0))
-    units = d / np.where(norm > 0, norm, 1.0)
+    norm = np.where(norm > 0, norm, 1.0)
+    units = d / norm
     exact = n <= EXACT_UP_TO
     if exact:
         signs = all_signs(n)[: 2 ** (n - 1)]  # |sum| is the same for a row of signs and its opposite
@@ -48,7 +50,7 @@ def joint_sign_flip(differences: ArrayLike, *, rng: Random | None = None) -> Joi
     else:
         signs = draw_signs(n, rng)
     flipped = np.abs(signs @ units)
-    threshold = np.abs(units.sum(axis=0)) - RELATIVE_TOLERANCE
+    threshold = np.abs(units.sum(axis=0)) - sum_tolerance(n, largest * norm)
 
     def share(hits: Floats) -> Floats:
         counts = hits.sum(axis=0)

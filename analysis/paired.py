@@ -27,8 +27,10 @@ RESAMPLES = 20_000
 """Random sign flips above that."""
 BOOTSTRAP_FROM = 20
 """Pairs from which a bootstrap interval is worth showing."""
-RELATIVE_TOLERANCE = 1e-9
+RELATIVE_TOLERANCE = 1e-12
 """Two sums count as equal when they differ by less than this share of their size."""
+SCORE_ROUNDING = 1e-15
+"""What rounding leaves in the difference of two scores of about 1: no spread and no rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +189,11 @@ def draw_signs(n: int, rng: Random) -> Floats:
     return 2.0 * rng.integers(0, 2, size=(RESAMPLES, n)).astype(np.float64) - 1.0
 
 
+def sum_tolerance(n: int, scale: float | Floats) -> Any:
+    """What counts as equal for sums of n differences in units of `scale`: small ones carry their scores' rounding."""
+    return np.maximum(RELATIVE_TOLERANCE, n * np.finfo(np.float64).eps / scale)
+
+
 def sign_flip_test(d: ArrayLike, *, alternative: Alternative = "two-sided", rng: Random | None = None) -> SignFlip:
     """Sign-flip test on the mean; null: differences are symmetric about 0. Zeros stay in.
 
@@ -207,7 +214,7 @@ def sign_flip_test(d: ArrayLike, *, alternative: Alternative = "two-sided", rng:
         sums, observed = np.abs(sums), abs(observed)
     elif alternative == "less":
         sums, observed = -sums, -observed
-    hits = int(np.sum(sums >= observed - RELATIVE_TOLERANCE))
+    hits = int(np.sum(sums >= observed - sum_tolerance(n, scale)))
     p = hits / len(signs) if exact else (1 + hits) / (1 + len(signs))
     return SignFlip(p_value=p, mean=float(finite(d).mean()), n_arrangements=len(signs))
 
@@ -264,7 +271,8 @@ def wilcoxon_signed_rank(
         return Wilcoxon(w_plus=None, p_value=1.0)
     sizes = np.abs(values)
     # Scale-free below a thousandth: differences of 1e-9 have ranks too.
-    ranks = midranks(sizes, min(TIE_TOLERANCE, RELATIVE_TOLERANCE * float(sizes.max())))[values != 0]
+    tolerance = max(SCORE_ROUNDING, min(TIE_TOLERANCE, 1e-9 * float(sizes.max())))
+    ranks = midranks(sizes, tolerance)[values != 0]
     positive = values[values != 0] > 0
     doubled = np.rint(2 * ranks).astype(int)
     mass = np.ones(1)
@@ -284,7 +292,7 @@ def _spread(values: Floats) -> float | None:
     if values.size < 2:
         return None
     sd = float(values.std(ddof=1))
-    return 0.0 if sd <= 1e-13 * float(np.abs(values).max()) else sd
+    return 0.0 if sd <= max(1e-13 * float(np.abs(values).max()), SCORE_ROUNDING) else sd
 
 
 def paired_t(d: ArrayLike) -> TSummary:

@@ -84,6 +84,14 @@ def test_float_noise_does_not_become_a_rank() -> None:
     assert len({abs(x) for x in noisy[:3]}) > 1
     assert paired.wilcoxon_signed_rank(noisy) == paired.wilcoxon_signed_rank([0.1, 0.1, -0.1, 0.25])
     assert paired.wilcoxon_signed_rank([1e-9, 2e-9, -3e-9]) == paired.wilcoxon_signed_rank([1, 2, -3])
+    small = [0.800000001 - 0.8, 0.700000001 - 0.7, -(0.600000001 - 0.6), 0.500000002 - 0.5, 0.900000003 - 0.9]
+    assert paired.wilcoxon_signed_rank(small) == paired.Wilcoxon(w_plus=13.0, p_value=0.25)
+
+
+def test_sums_that_differ_by_little_are_no_ties() -> None:
+    assert paired.sign_flip_test([0.5, 2e-11, -2e-11]).p_value == 0.75
+    noisy = [b - a for a, b in ((0.2, 0.2001), (0.45, 0.4501), (0.8, 0.8002), (0.6, 0.5999), (0.3, 0.2999))]
+    assert paired.sign_flip_test(noisy).p_value == paired.sign_flip_test([1, 1, 2, -1, -1]).p_value
 
 
 def test_t_summary_against_scipy() -> None:
@@ -98,6 +106,10 @@ def test_zero_spread_leaves_t_undefined() -> None:
     t = paired.paired_t([0.1, 0.1, 0.1])
     assert (t.mean, t.sd) == (pytest.approx(0.1), 0.0)
     assert (t.ci95, t.p_value, t.dz, t.gz) == (None, None, None, None)
+    a = np.array([0.2, 0.45, 0.8, 0.6, 0.3, 0.9])
+    shifted = paired.paired_t(a + 0.0002 - a)
+    assert (shifted.sd, shifted.p_value) == (0.0, None)
+    assert paired.paired_t([1e-9, 2e-9, 3e-9]).p_value == pytest.approx(stats.ttest_1samp([1, 2, 3], 0).pvalue)
     assert paired.bca_interval([0.1] * 5, rng=np.random.default_rng(0)) is None
     assert paired.seed_correlation([0.1, 0.1, 0.1], [0.1, 0.2, 0.3]) is None
 
