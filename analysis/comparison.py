@@ -177,10 +177,11 @@ def _advice(d: Draft, lead: int, factor: int, *, frame: Frame) -> SeedsAdvice:
     to_go = None
     if frame.e_threshold is not None:
         to_go = sequential.seeds_to_go(m.sign.wins, m.sign.losses, frame.e_threshold) or None
-    if m.crossed is not None and m.crossed.blocked_by_examples and m.crossed.examples_needed is not None:
+    crossed = crossed_finding(m.crossed, frame)
+    if crossed is not None and crossed.blocked_by_examples and crossed.examples_needed is not None:
         text = (
             f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about "
-            f"{m.crossed.examples_needed:,} test examples would be needed (now {m.crossed.n_examples:,})."
+            f"{crossed.examples_needed:,} test examples would be needed (now {crossed.n_examples:,})."
         )
     elif frame.sequential:
         text = (

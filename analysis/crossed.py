@@ -17,6 +17,9 @@ from scipy import special
 
 from analysis.paired import RESAMPLES, Floats
 
+ROUNDING = 1e-12
+"""An interaction variance of less than this share of its parts is rounding."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Crossed:
@@ -30,8 +33,6 @@ class Crossed:
     interaction_variance_per_seed: float
     total_variance: float
     df: float | None
-    half_width_infinite_seeds: float
-    examples_needed: int | None
 
     def interval(self, level: float = 0.95, *, hypotheses: int = 1) -> tuple[float, float] | None:
         """Interval of the mean for new seeds and new examples; None without any variance.
@@ -44,10 +45,21 @@ class Crossed:
         half = -float(special.stdtrit(self.df, (1 - level) / (2 * hypotheses))) * math.sqrt(self.total_variance)
         return self.mean - half, self.mean + half
 
-    @property
-    def blocked_by_examples(self) -> bool:
+    def half_width_infinite_seeds(self, *, hypotheses: int = 1) -> float:
+        """Half width of the 95% interval that infinitely many seeds would leave, as wide as `interval` is."""
+        tail = 0.025 / hypotheses
+        return -float(special.stdtrit(self.n_examples - 1, tail)) * math.sqrt(self.shared_example_variance)
+
+    def blocked_by_examples(self, *, hypotheses: int = 1) -> bool:
         """The mean lies inside what infinitely many seeds would leave."""
-        return abs(self.mean) <= self.half_width_infinite_seeds
+        return abs(self.mean) <= self.half_width_infinite_seeds(hypotheses=hypotheses)
+
+    def examples_needed(self, *, hypotheses: int = 1) -> int | None:
+        """About how many examples would bring that half width below |mean|; None where |mean| is (all but) 0."""
+        half = self.half_width_infinite_seeds(hypotheses=hypotheses)
+        ratio = half / abs(self.mean) if self.mean else math.inf
+        needed = self.n_examples * ratio * ratio
+        return math.ceil(needed) if math.isfinite(needed) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +91,27 @@ def crossed(differences: ArrayLike, influence: ArrayLike) -> Crossed | None:
 
 
 def crossed_linear(seed_by_example: ArrayLike) -> Crossed | None:
-    """The same for a score that is a mean over examples: rows are seeds, columns examples."""
-    rows = np.array(seed_by_example, dtype=np.float64, ndmin=2)
+    """The same for a score that is a mean over examples: rows are seeds, columns examples.
+
+    A seed with an entry that is not finite is left out as a whole.
+    """
+    rows = complete_rows(seed_by_example)
     if rows.shape[1] == 0:
         return None
-    means = rows.mean(axis=1)
+    means = seed_means(rows)
     return crossed(means, rows - means[:, None])
+
+
+def complete_rows(seed_by_example: ArrayLike) -> Floats:
+    """Rows without missing entries, shape (seeds, examples)."""
+    rows = np.array(seed_by_example, dtype=np.float64, ndmin=2)
+    return rows[np.isfinite(rows).all(axis=1)]
+
+
+def seed_means(seed_by_example: ArrayLike) -> Floats:
+    """Mean over examples of every complete seed, shape (seeds,); empty without examples."""
+    rows = complete_rows(seed_by_example)
+    return rows.mean(axis=1) if rows.shape[1] else np.empty(0)
 
 
 def crossed_over_settings(settings: Sequence[SettingInfluence]) -> Crossed | None:
@@ -113,18 +140,18 @@ def crossed_over_settings(settings: Sequence[SettingInfluence]) -> Crossed | Non
     df = None
     if total > 0:
         df = total**2 / (seed_variance**2 / seed_df + floored**2 / (examples - 1))
-    half = float(special.stdtrit(examples - 1, 0.975)) * math.sqrt(floored)
+    interaction = own - floored
+    if abs(interaction) <= ROUNDING * max(own, floored):
+        interaction = 0.0
     return Crossed(
         mean=mean,
         n_seeds=len({seed for s in settings for seed in s.seeds}),
         n_examples=examples,
         seed_variance_of_mean=seed_variance,
         shared_example_variance=floored,
-        interaction_variance_per_seed=own - floored,
+        interaction_variance_per_seed=interaction,
         total_variance=total,
         df=df,
-        half_width_infinite_seeds=half,
-        examples_needed=math.ceil(examples * (half / mean) ** 2) if mean else None,
     )
 
 

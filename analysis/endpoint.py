@@ -181,9 +181,9 @@ def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | Non
         ci95=found.interval(0.95),
         ci90=found.interval(0.90),
         ci95_joint=found.interval(0.95, hypotheses=frame.hypotheses),
-        half_width_infinite_seeds=found.half_width_infinite_seeds,
-        examples_needed=found.examples_needed,
-        blocked_by_examples=found.blocked_by_examples,
+        half_width_infinite_seeds=found.half_width_infinite_seeds(),
+        examples_needed=found.examples_needed(hypotheses=frame.hypotheses),
+        blocked_by_examples=found.blocked_by_examples(hypotheses=frame.hypotheses),
     )
 
 

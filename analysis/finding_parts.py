@@ -90,12 +90,14 @@ class CrossedFinding:
     half_width_infinite_seeds: float
     """Half width of the 95% interval that infinitely many seeds would leave."""
     examples_needed: int | None
-    """About how many test examples would bring that half width below |mean|; None when |mean| is 0."""
+    """About how many test examples would bring the half width of `ci95_joint` that infinitely many seeds leave below
+    |mean|; None when |mean| is 0."""
     ci95_joint: Interval | None = None
     """The interval that the verdict looks at: 95% for all primaries and comparisons at once (Bonferroni); with one
     primary and one treatment it is `ci95`."""
     blocked_by_examples: bool
-    """True when |mean| lies inside that half width: more seeds cannot make it `better`, more examples may."""
+    """True when |mean| lies inside that half width of `ci95_joint`: more seeds cannot make it `better`, more examples
+    may."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,6 +159,10 @@ def crossed_interval(i: Inputs) -> dict[str, Any]:
     )  # fmt: skip
     level = i.get("level", 0.95)
     out = {n: None if c is None else getattr(c, n) for n in names}
+    if c is None:  # one seed or one example: what is defined all the same
+        t = paired.paired_t(crossed.seed_means(_numbers(i["seed_by_example"])))
+        n = crossed.seed_means(_numbers(i["seed_by_example"])).size
+        out |= {"mean": t.mean, "seed_variance_of_mean": None if t.sd is None else t.sd**2 / n}
     interval = None if c is None else c.interval(level)
     return {**out, f"ci{100 * level:g}": interval, "interval": interval}
 

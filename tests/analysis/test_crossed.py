@@ -86,7 +86,7 @@ def test_negative_shared_variance_is_floored_and_leaves_the_t_interval() -> None
     d = np.array([0.1, 0.3, 0.2])
     found = crossed(d, u)
     assert found is not None
-    assert (found.shared_example_variance, found.half_width_infinite_seeds) == (0.0, 0.0)
+    assert (found.shared_example_variance, found.half_width_infinite_seeds()) == (0.0, 0.0)
     assert found.interval() == pytest.approx(tuple(stats.ttest_1samp(d, 0).confidence_interval()))
 
 
@@ -140,3 +140,21 @@ def test_perfect_correlations_are_undefined_not_an_error() -> None:
     for case in ((1.0, 0.9, 0.9, 50), (0.9, 0.9, 1.0, 50), (0.5, 0.4, 0.3, 3)):
         found = dependent_correlations(*case)
         assert found.steiger_z is None
+
+
+def test_seeds_with_missing_examples_are_left_out_as_a_whole() -> None:
+    nan = float("nan")
+    assert crossed_linear([[0.1, 0.2], [nan, nan], [0.3, 0.25]]) == crossed_linear([[0.1, 0.2], [0.3, 0.25]])
+    assert crossed_linear([[0.1, 0.2], [nan, 0.4], [0.3, 0.25]]) == crossed_linear([[0.1, 0.2], [0.3, 0.25]])
+
+
+def test_several_hypotheses_widen_what_infinite_seeds_leave() -> None:
+    rng = np.random.default_rng(3)
+    found = crossed_linear(rng.normal(size=(1, 50)) + 0.1 * rng.normal(size=(6, 50)) + 0.31)
+    assert found is not None
+    shared = np.sqrt(found.shared_example_variance)
+    for m in (1, 4):
+        half = found.half_width_infinite_seeds(hypotheses=m)
+        assert half == pytest.approx(stats.t.ppf(1 - 0.025 / m, 49) * shared)
+        assert found.blocked_by_examples(hypotheses=m) == (abs(found.mean) <= half)
+        assert found.examples_needed(hypotheses=m) == int(np.ceil(50 * (half / found.mean) ** 2))
