@@ -74,9 +74,23 @@ def _worth_waiting(error: Exception) -> bool:
     """A store that is away, locked or busy may come back; a request that it refuses will be refused again."""
     from mlflow.exceptions import MlflowException
 
+    if _is_no_database(error):
+        return False
     if isinstance(error, MlflowException):
-        return str(error.error_code) not in _PERMANENT or "database is locked" in str(error)
+        passing = "database is locked" in str(error) or _written_by_another(error)
+        return passing or str(error.error_code) not in _PERMANENT
     return isinstance(error, OSError)
+
+
+def _written_by_another(error: Exception) -> bool:
+    """Two workers registered the same dataset at the same instant; the second try finds it there."""
+    text = str(error).lower()
+    return "unique constraint" in text and "dataset" in text
+
+
+def _is_no_database(error: BaseException) -> bool:
+    """SQLite's word for a file that is damaged or was never a database."""
+    return any(text in str(error) for text in ("file is not a database", "database disk image is malformed"))
 
 
 class Tracking:
@@ -130,6 +144,11 @@ class Tracking:
         except Exception as error:
             if "Invalid Host header" in str(error):
                 raise TrackingError(f"tracking store: {host_refusal(self.uri)}") from error
+            if _is_no_database(error):
+                file = database_file(self.uri)
+                raise TrackingError(
+                    f"tracking store {self.uri}: {file} cannot be read as an MLflow database"
+                ) from error
             raise TrackingError(f"tracking store {self.uri}: {one_line(error)}") from error
 
     # -- reading ---------------------------------------------------------------------------------------------

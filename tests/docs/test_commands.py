@@ -104,7 +104,7 @@ def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
             patch.setenv(name, str(home))
         patch.setenv("PAIRSWEEP_CACHE", str(home / "cache"))
         patch.setenv("SWEEP_SPOOL_DIR", str(home / "spool"))

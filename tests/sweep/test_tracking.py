@@ -48,6 +48,14 @@ def a_new_run(store: Tracking, study: str, seed: int = 0) -> tuple[str, CellRun]
     )
 
 
+def test_a_file_that_is_no_database_is_one_clear_line_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "mlflow.db"
+    file.write_bytes(b"not a database at all " * 200)
+    with pytest.raises(TrackingError) as caught:
+        Tracking(f"sqlite:///{file}", wait_s=30).experiment_id("any")
+    assert str(caught.value) == f"tracking store sqlite:///{file}: {file} cannot be read as an MLflow database"
+
+
 def test_everything_about_a_cell_comes_back_by_its_names(store: Tracking) -> None:
     cell = a_cell()
     _, run = a_new_run(store, "names")
@@ -77,6 +85,35 @@ def test_everything_about_a_cell_comes_back_by_its_names(store: Tracking) -> Non
     table = pq.read_table(client.download_artifacts(run.run_id, schema.predictions_artifact("test")))
     assert table.column_names == ["label", "cosine_8"]
     assert table["cosine_8"].to_pylist() == [0.25, 1 / 3]
+
+
+def test_the_same_dataset_recorded_by_many_at_once_costs_no_cell(store: Tracking) -> None:
+    """MLflow looks a dataset up, then inserts it: whoever comes second meets its unique constraint."""
+    workers = 6
+    writers = [Tracking(store.uri, wait_s=20) for _ in range(workers)]
+    runs = [a_new_run(store, "at once", seed)[1] for seed in range(workers)]
+    recordings = [recording_of(a_cell(seed=seed), a_result(), time_ms=5) for seed in range(workers)]
+    for writer in writers:
+        writer.experiment_id("at once")  # opens the store, which must not be what they wait for
+    start = threading.Barrier(workers)
+    troubles: list[Exception] = []
+
+    def record(number: int) -> None:
+        start.wait()
+        try:
+            writers[number].record(runs[number], recordings[number], complete=True)
+        except Exception as error:
+            troubles.append(error)
+
+    threads = [threading.Thread(target=record, args=(number,)) for number in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert troubles == []
+    for run in runs:
+        (dataset,) = store._client.get_run(run.run_id).inputs.dataset_inputs
+        assert dataset.dataset.digest == "d" * 36
 
 
 def test_a_creation_whose_answer_was_lost_is_found_again(store: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
