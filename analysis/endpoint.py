@@ -235,7 +235,7 @@ def rule(
 ) -> Ruled:
     """Apply the verdict's rules to one primary endpoint, in one setting or over all."""
     plan = frame.plan
-    floor = min(1.0, factor * paired.p_floor(sign.n_used))
+    floor = joint_floor(d, factor)
     found = evidence(
         d,
         wins=sign.wins,
@@ -286,6 +286,11 @@ def rule(
             sequential=frame.sequential,
         ),
     )
+
+
+def joint_floor(d: Floats, factor: int) -> float:
+    """Smallest step-down p that these pairs can give; a seed without a difference counts in the sign test only."""
+    return min(1.0, factor * paired.p_floor(int(np.count_nonzero(paired.snap_ties(d)))))
 
 
 def seeds_to_reach_alpha(frame: Frame, factor: int) -> int:
@@ -347,7 +352,7 @@ def finding(measured: Measured, joint: Joint, ruled: Ruled | None, *, frame: Fra
         p_floor=floor,
         sign_flip_p=joint.sign_flip_p if fixed else None,
         adjusted_p=joint.adjusted_p if in_play else None,
-        adjusted_floor=min(1.0, joint.factor * floor) if in_play else None,
+        adjusted_floor=joint_floor(d, joint.factor) if in_play else None,
         holm_p=joint.holm_p if in_play else None,
         wilcoxon_p=wilcoxon.p_value if fixed else None,
         t_p=t.p_value if fixed else None,

@@ -1,0 +1,40 @@
+"""One comparison: what failed seeds, several treatments and several primaries do to floors, advice and sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.compare_study import compare
+from analysis.findings import StudyFindings
+from analysis.plan import AnalysisPlan
+from analysis.tidy import Results
+from tests.analysis.studies import study
+
+E64 = "test/spearman_64"
+BASE = [0.80, 0.81, 0.79, 0.805, 0.80, 0.795, 0.8, 0.802]
+D = [0.0035, 0.0031, 0.004, 0.0029, 0.0036, 0.003, 0.0033, 0.0037]
+
+
+def findings(results: Results, plan: AnalysisPlan | None = None, **changes: Any) -> StudyFindings:
+    options: dict[str, Any] = {"baseline": "a", "allow_unverified": False} | changes
+    return compare(results, plan=plan, rng=np.random.default_rng(0), **options)
+
+
+def several(count: int, *treatments: str, **changes: Any) -> Results:
+    scores = {"a": {E64: BASE[:count]}}
+    for position, name in enumerate(treatments, 1):
+        scores[name] = {E64: [x + position * y for x, y in zip(BASE[:count], D, strict=False)]}
+    return study(scores, **changes)
+
+
+@pytest.mark.parametrize("variant", ["a", "b"])
+def test_a_failed_seed_does_not_lower_the_floor_of_the_joint_test(variant: str) -> None:
+    f = findings(several(6, "b", failed={(variant, 5): "collapsed"}))
+    e = f.comparisons[0].endpoints[0]
+    assert (e.n_pairs, e.sign_flip_p, e.adjusted_floor) == (5, 0.0625, 0.0625)
+    assert e.p_floor == 2**-5  # the sign test has six seeds
+    assert f.comparisons[0].verdict == "undecided_underpowered"
+    assert "smallest attainable p is 0.0625" in f.comparisons[0].sentence
