@@ -26,7 +26,8 @@ AFFECTED_KEYS: Mapping[str, tuple[str, ...]] = {
     "loss": ("module:", "source", "loss_weights"),
     "trainable": ("initial_weights", "example_order", "module:", "source"),
     "options": ("initial_weights", "example_order", "module:", "source"),
-    # The order of examples does not depend on the batch size, but how many are drawn depends on these.
+    "options.deterministic": ("deterministic",),
+    # How many examples are drawn depends on these; on the batch size only where `_sets_order` says so.
     "epochs": ("example_order",),
     "max_steps": ("example_order",),
     "batch_sampler": ("example_order",),
@@ -189,13 +190,31 @@ def declared_differences(treatment: CellRecord, baseline: CellRecord) -> tuple[D
     )
 
 
-def may_differ(key: str, fields: Iterable[str]) -> bool:
-    """May this fingerprint key differ inside a pair whose variants differ in these fields?"""
+def may_differ(key: str, fields: Iterable[str], resolved: Sequence[Mapping[str, Any]] = ()) -> bool:
+    """May this fingerprint key differ inside a pair whose variants differ in these fields?
+
+    Args:
+        key: Fingerprint key.
+        fields: Declared fields in which the two cells differ.
+        resolved: All fields of each of the two cells, defaults left out.
+    """
     for field in fields:
+        if key == "example_order" and any(_sets_order(field, own) for own in resolved):
+            return True
         for owner, keys in AFFECTED_KEYS.items():
             if _below(field, (owner,)) and any(key == k or (k.endswith(":") and key.startswith(k)) for k in keys):
                 return True
     return False
+
+
+def _sets_order(field: str, own: Mapping[str, Any]) -> bool:
+    """Whether the order of examples depends on this size in a training with these fields; in most it does not."""
+    if field not in ("batch_size", "gradient_accumulation_steps"):
+        return False
+    if (own.get("max_steps") or 0) > 0:  # so many steps draw more examples when each is larger
+        return True
+    by_batch = own.get("batch_sampler") in ("no_duplicates", "group_by_label") or own.get("dataloader_drop_last")
+    return field == "batch_size" and bool(by_batch)
 
 
 def fingerprint_problem(treatment: CellRecord, baseline: CellRecord) -> str | None:
@@ -204,9 +223,12 @@ def fingerprint_problem(treatment: CellRecord, baseline: CellRecord) -> str | No
         which = [c.variant for c in (treatment, baseline) if not c.fingerprint]
         return f"no fingerprint recorded for {' and '.join(which)}"
     fields = [d.field for d in declared_differences(treatment, baseline)]
+    resolved = (treatment.fields, baseline.fields)
     keys = sorted({*treatment.fingerprint, *baseline.fingerprint})
     differing = [
-        k for k in keys if treatment.fingerprint.get(k) != baseline.fingerprint.get(k) and not may_differ(k, fields)
+        k
+        for k in keys
+        if treatment.fingerprint.get(k) != baseline.fingerprint.get(k) and not may_differ(k, fields, resolved)
     ]
     if not differing:
         return None

@@ -125,6 +125,47 @@ def test_a_declared_data_change_may_change_the_data_digest() -> None:
     assert [(x.field, x.treatment) for x in c.declared_differences] == [("data.name", "b")]
 
 
+@pytest.mark.parametrize(
+    ("declared", "shared", "pairs"),
+    [
+        ("batch_size", {}, 0),
+        ("batch_size", {"max_steps": -1}, 0),
+        ("batch_size", {"max_steps": 40}, 6),
+        ("batch_size", {"batch_sampler": "no_duplicates"}, 6),
+        ("batch_size", {"batch_sampler": "group_by_label"}, 6),
+        ("batch_size", {"dataloader_drop_last": True}, 6),
+        ("gradient_accumulation_steps", {}, 0),
+        ("gradient_accumulation_steps", {"max_steps": 40}, 6),
+        ("gradient_accumulation_steps", {"dataloader_drop_last": True}, 0),
+        ("learning_rate", {"max_steps": 40}, 0),
+    ],
+)
+def test_a_batch_frees_the_order_only_where_the_order_hangs_on_it(
+    declared: str, shared: dict[str, Any], pairs: int
+) -> None:
+    results = two(
+        D,
+        fingerprint=lambda v, s: FINGERPRINT | {"example_order": v},
+        fields=lambda v, s, _: {"seed": s, **shared, declared: {"a": 8, "b": 16}[v]},
+        variant_fields=(declared,),
+    )
+    c = findings(results).comparisons[0]
+    assert c.endpoints[0].n_pairs == pairs
+    assert all("example_order" in x.reason for x in c.dropped)
+    assert len(c.dropped) == 6 - pairs
+
+
+@pytest.mark.parametrize(("declared", "pairs"), [("options.deterministic", 6), ("options.length_aware", 0)])
+def test_only_its_own_option_frees_the_deterministic_key(declared: str, pairs: int) -> None:
+    results = two(
+        D,
+        fingerprint=lambda v, s: FINGERPRINT | {"deterministic": v},
+        fields=lambda v, s, _: {"seed": s, declared: v == "b"},
+        variant_fields=(declared,),
+    )
+    assert findings(results).comparisons[0].endpoints[0].n_pairs == pairs
+
+
 def test_a_seed_that_failed_by_itself_is_a_loss_and_blocks_better() -> None:
     d = [*D, 0.004, 0.003, 0.0033]
     results = two(d, [*BASE, 0.8, 0.81, 0.82], failed={("b", 8): "collapsed model"})
