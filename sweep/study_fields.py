@@ -227,6 +227,8 @@ def _training_schema() -> dict[str, Any]:
         entry: dict[str, Any] = {"type": [kind, "null"] if spec.optional else kind, "default": spec.default}
         bounds = {"minimum": spec.low, "exclusiveMinimum": spec.above, "maximum": spec.high}
         entry.update({key: value for key, value in bounds.items() if value is not None})
+        if spec.excluded is not None:
+            entry["not"] = {"const": spec.excluded}
         if spec.choices is not None:
             entry["enum"] = list(spec.choices)
         properties[name] = entry
@@ -247,7 +249,7 @@ _LOSS_TERM_SCHEMA = {
     "properties": {
         "name": {"type": "string"},
         "layout": {"enum": ["chunked", "interleaved", "interleaved_swapped"]},
-        "weight": {"type": "number"},
+        "weight": {"type": "number", "not": {"const": 0}},
         "args": {"type": "object"},
     },
 }

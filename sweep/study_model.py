@@ -76,7 +76,7 @@ class Settings(Block):
     """Crossed with variants and seeds: every point of the grid, and every named setting."""
 
     grid: Mapping[str, Any] | None = None
-    """Training field (or `model.x`, `data.x`, `options.x`) -> list of values; all combinations."""
+    """Training field (or `model.x`, `data.x`, `loss_args.x`, `options.x`) -> list of values; all combinations."""
     named: Annotated[Mapping[str, Overrides | None], BeforeValidator(read_labelled)] | None = None
     """Label -> overrides. An empty mapping is the study as it stands."""
 

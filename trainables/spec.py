@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from trainables.training_fields import ALWAYS_RECORDED, TRAINING_FIELDS, validate_training
 
@@ -39,6 +39,12 @@ def _not_bool(value: object) -> object:
 
 PositiveInt = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+
+
+def _does_something(weight: float) -> float:
+    if weight == 0:
+        raise ValueError("a term of weight 0 does nothing; leave it out")
+    return weight
 
 
 class _Frozen(BaseModel):
@@ -102,8 +108,8 @@ class LossSpec(_Frozen):
     """`angle`, `cosent`, `cosine`, any sentence-transformers loss class, or `module:Class`."""
     layout: Literal["chunked", "interleaved", "interleaved_swapped"] | None = None
     """How AnglE splits an embedding into real and imaginary part; only for `angle` (default chunked)."""
-    weight: Number = 1.0
-    """Factor of this term in the sum."""
+    weight: Annotated[Number, AfterValidator(_does_something)] = 1.0
+    """Factor of this term in the sum; not 0."""
     args: Mapping[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the loss's constructor."""
 

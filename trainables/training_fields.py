@@ -31,6 +31,8 @@ class TrainingField:
     above: float | None = None
     high: float | None = None
     choices: tuple[str, ...] | None = None
+    excluded: float | None = None
+    """One value inside the range that is not allowed."""
 
 
 _SCHEDULERS = (
@@ -38,16 +40,19 @@ _SCHEDULERS = (
     "inverse_sqrt", "cosine_with_min_lr", "warmup_stable_decay",
 )  # fmt: skip
 
+_OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "sgd", "adafactor", "adagrad", "rmsprop")
+"""The library's optimizers that need no further package."""
+
 TRAINING_FIELDS: dict[str, TrainingField] = {
     "epochs": TrainingField(type=float, default=3.0, above=0),
     "batch_size": TrainingField(type=int, default=8, low=1),
-    "max_steps": TrainingField(type=int, default=-1, low=-1),
+    "max_steps": TrainingField(type=int, default=-1, low=-1, excluded=0),
     "learning_rate": TrainingField(type=float, default=5e-5, low=0),
     "lr_scheduler_type": TrainingField(type=str, default="linear", choices=_SCHEDULERS),
     "lr_scheduler_kwargs": TrainingField(type=dict, default=None, optional=True),
     "warmup_ratio": TrainingField(type=float, default=0.0, low=0, high=1),
     "warmup_steps": TrainingField(type=int, default=0, low=0),
-    "optim": TrainingField(type=str, default="adamw_torch_fused"),
+    "optim": TrainingField(type=str, default="adamw_torch_fused", choices=_OPTIMIZERS),
     "optim_args": TrainingField(type=str, default=None, optional=True),
     "weight_decay": TrainingField(type=float, default=0.0, low=0),
     "adam_beta1": TrainingField(type=float, default=0.9, low=0, high=1),
@@ -83,7 +88,7 @@ def _checked(name: str, value: Any, spec: TrainingField) -> Any:
         if not math.isfinite(number) or (spec.type is int and number != int(number)):
             raise bad
         too_low = (spec.low is not None and number < spec.low) or (spec.above is not None and number <= spec.above)
-        if too_low or (spec.high is not None and number > spec.high):
+        if too_low or (spec.high is not None and number > spec.high) or number == spec.excluded:
             raise bad
         return int(number) if spec.type is int else number
     if not isinstance(value, spec.type) or (spec.choices is not None and value not in spec.choices):
@@ -103,6 +108,8 @@ def expected(spec: TrainingField) -> str:
         parts.append(f"from {spec.low:g} to {spec.high:g}")
     elif spec.low is not None:
         parts.append(f"not below {spec.low:g}")
+    if spec.excluded is not None:
+        parts.append(f"and not {spec.excluded:g}")
     return " ".join(parts)
 
 
@@ -117,7 +124,10 @@ def validate_training(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in TRAINING_FIELDS:
             raise ValueError(f"training.{name}: unknown field; allowed: {', '.join(sorted(TRAINING_FIELDS))}")
-    return {
+    complete = {
         name: _checked(name, given[name], spec) if name in given else spec.default
         for name, spec in TRAINING_FIELDS.items()
     }
+    if complete["bf16"] and complete["fp16"]:
+        raise ValueError("training.fp16: it does not go with bf16: true; choose one of the two number types")
+    return complete

@@ -106,6 +106,14 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "loss no import path": (toy(loss="my losses:Margin"), "loss", "'my losses:Margin'", "module:Class"),
     "loss term unknown field": (toy(loss=[{"name": "cosent", "wieght": 1}]), "loss[0].wieght", "1", "'weight'"),
     "loss weight a text": (toy(loss=[{"name": "cosent", "weight": "x"}]), "loss[0].weight", "'x'", "a number"),
+    "loss weight zero": (
+        toy(loss=["cosent", {"name": "angle", "weight": 0}]), "loss[1].weight", "0", "a term of weight 0 does nothing",
+    ),
+    "both number types": (
+        toy(training={"bf16": True, "fp16": True}), "training.fp16", "True", "does not go with bf16",
+    ),
+    "no steps": (toy(training={"max_steps": 0}), "training.max_steps", "0", "and not 0"),
+    "optimizer unknown": (toy(training={"optim": "adam"}), "training.optim", "'adam'", "one of adamw_torch"),
     "loss layout unknown": (
         toy(variants={"a": {"loss": "angle", "layout": "interleave"}}),
         "variants.a.layout", "'interleave'", "chunked, interleaved, interleaved_swapped",

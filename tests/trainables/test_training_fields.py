@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from sentence_transformers import SentenceTransformerTrainingArguments
+from transformers.training_args import OptimizerNames
 
 from trainables.training_fields import LIBRARY_NAMES, TRAINING_FIELDS, validate_training
 
@@ -28,6 +29,9 @@ def test_defaults_against_library() -> None:
         ({"learning_rate": float("nan")}, "training.learning_rate: nan is not valid"),
         ({"bf16": 1}, "training.bf16: 1 is not valid; expected true or false"),
         ({"lr_scheduler_type": "steps"}, "expected one of linear"),
+        ({"max_steps": 0}, "training.max_steps: 0 is not valid; expected a whole number not below -1 and not 0"),
+        ({"optim": "adam"}, "training.optim: 'adam' is not valid; expected one of adamw_torch, "),
+        ({"bf16": True, "fp16": True}, "training.fp16: it does not go with bf16: true"),
         ({"epochs": None}, "training.epochs: empty is not valid"),
     ],
 )
@@ -35,6 +39,18 @@ def test_wrong_field(given: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match="training") as caught:
         validate_training(given)
     assert message in str(caught.value)
+
+
+def test_optimizers_against_library() -> None:
+    ours = TRAINING_FIELDS["optim"].choices
+    assert ours is not None
+    assert {"adamw_torch", "adamw_torch_fused", "sgd", "adafactor", "adagrad", "rmsprop"} <= set(ours)
+    assert set(ours) <= {one.value for one in OptimizerNames}
+
+
+@pytest.mark.parametrize("steps", [-1, 1])
+def test_steps_without_and_with_a_limit(steps: int) -> None:
+    assert validate_training({"max_steps": steps})["max_steps"] == steps
 
 
 def test_text_numbers_become_numbers() -> None:
