@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweep.interrupts import EXIT_INTERRUPTED
+
 if TYPE_CHECKING:
     from sweep.study import Study
 
@@ -69,6 +71,13 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         from sweep.errors import SweepError

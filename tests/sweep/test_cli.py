@@ -73,6 +73,26 @@ def test_plan_is_light(tmp_path: Path) -> None:
     assert done.stdout.endswith("[]\n")
 
 
+@pytest.mark.parametrize("command", ["check", "plan", "status", "submit", "clean"])
+def test_an_interrupt_is_one_line_and_exit_130(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: Path) -> Study:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sweep.study.load_study", interrupted)
+    address = ["--address", "http://127.0.0.1:1"] if command == "submit" else []
+    done = sweep(command, write(tmp_path, toy()), *address)
+    assert (done.exit_code, done.output) == (130, "interrupted\n")
+
+
+def test_an_interrupted_init_is_one_line_and_exit_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sweep.init.write_study_file", interrupted)
+    done = sweep("init", "--name", "x")
+    assert (done.exit_code, done.output) == (130, "interrupted\n")
+
+
 @pytest.mark.parametrize("command", ["check", "plan", "status", "run", "tune", "clean"])
 def test_a_wrong_study_file_is_one_line_and_exit_2(command: str, tmp_path: Path) -> None:
     path = write(tmp_path, toy(lose="angle"))
