@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.schema import DEFAULT_SETTING
 from sweep.cells import Cell, Digests, expand
 from sweep.errors import PreflightError, StudyError, TrackingError
 from sweep.study import Study
@@ -62,7 +63,7 @@ def check_study(study: Study, *, on_progress: Callable[[str], None] = lambda lin
 
     warnings: dict[str, None] = {}
     for (variant, setting), spec in study.specs.items():
-        on_progress(f"checking {variant}, {setting}")
+        on_progress(f"checking {variant}" if setting == DEFAULT_SETTING else f"checking {variant}, {setting}")
         try:
             found = check_spec(spec)
         except InputError as error:
@@ -82,7 +83,8 @@ def _in_study(study: Study, error: InputError, variant: str, setting: str) -> st
         place = f"settings.{setting}."
     known = error.where in ("study", "import path", str(study.root))
     where = "" if known else f"{error.where}, "
-    allowed = f"{error.allowed} ({where}variant {variant!r}, setting {setting!r})"
+    under = "" if setting == DEFAULT_SETTING else f", setting {setting!r}"
+    allowed = f"{error.allowed} ({where}variant {variant!r}{under})"
     line = str(StudyError(file=str(study.path), field=place + error.field, value=error.value, allowed=allowed))
     return " ".join(line.split())
 

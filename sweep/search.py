@@ -17,6 +17,7 @@ from sweep.search_checks import endpoint_warnings, search_endpoint
 from sweep.search_rounds import SearchRounds, shown, trial_label
 from sweep.search_space import SearchBlock, SearchedBy
 from sweep.study import Study, load_study
+from sweep.study_file import MISSING
 
 if TYPE_CHECKING:
     from sweep.runner import RunOptions
@@ -87,8 +88,8 @@ def tune(
 
 def _declared(study: Study) -> SearchBlock:
     if study.search is None:
-        allowed = "the study declares no search; see docs/tuning.md"
-        raise StudyError(file=str(study.path), field="search", value=None, allowed=allowed)
+        allowed = "`sweep tune` needs this block; see docs/tuning.md"
+        raise StudyError(file=str(study.path), field="search", value=MISSING, allowed=allowed)
     try:
         search_endpoint(study.search, study.common_dims)
     except ValueError as error:

@@ -63,6 +63,13 @@ def test_a_size_above_the_models(tmp_path: Path) -> None:
     assert "matryoshka_dims: 4096" in line
 
 
+def test_a_setting_is_named_only_where_there_are_some(tmp_path: Path) -> None:
+    wrong = toy(model={"name": "./nowhere"})
+    assert refused(tmp_path, wrong).endswith("variant 'a')")
+    line = refused(tmp_path, wrong | {"settings": {"named": {"small": {"training": {"batch_size": 4}}}}})
+    assert line.endswith("variant 'a', setting 'small')")
+
+
 def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
     assert "model.name: './nowhere'" in refused(tmp_path, toy(model={"name": "./nowhere"}))
 
@@ -82,7 +89,7 @@ def test_the_variant_at_fault_is_named(tmp_path: Path) -> None:
 def test_seeds_are_not_checked_one_by_one(tmp_path: Path) -> None:
     looked_at: list[str] = []
     preflight.check_study(study(tmp_path, noop(seeds=500)), on_progress=looked_at.append)
-    assert looked_at == ["checking a, default", "checking b, default"]
+    assert looked_at == ["checking a", "checking b"]
 
 
 def test_cells_whose_identity_is_unknown_do_not_run(tmp_path: Path) -> None:

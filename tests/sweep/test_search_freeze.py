@@ -101,7 +101,7 @@ def test_the_output_lies_beside_the_study_and_is_not_the_study(searched: Path, t
 
 def test_a_study_without_a_search_is_refused(searched: Path) -> None:
     searched.write_text(SEARCHED.partition("search:")[0])
-    with pytest.raises(StudyError, match="search: None is not valid; the study declares no search"):
+    with pytest.raises(StudyError, match=r"search: \(missing\) is not valid; `sweep tune` needs this block"):
         tune(load_study(searched))
 
 
