@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from analysis.findings import AcrossEndpoint, AcrossSettings, Comparison, Equiva
 from analysis.headline import leading, sentence_of
 from analysis.joint import FamilyMember, joint_sign_flip
 from analysis.meta import meta_analysis
-from analysis.sentences import exploratory_sentence
+from analysis.sentences import exploratory_sentence, over_settings, settings_favour
 from analysis.verdict import Side, comparison_verdict, opposed
 
 
@@ -42,7 +42,7 @@ class AcrossDraft:
 def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
     """Pool a treatment's settings: each distinct seed is one unit."""
     columns = tuple(zip(*(d.endpoints for d in drafts), strict=True))
-    contributions = tuple(settings.seed_contributions([by_seed(m) for m in column]) for column in columns)
+    contributions = tuple(settings.seed_contributions(_differences(column, frame)) for column in columns)
     primaries = [c for column, c in zip(columns, contributions, strict=True) if column[0].primary]
     seeds = sorted({s for c in primaries for s in c})
     matrix = np.array([[c.get(s, np.nan) for c in primaries] for s in seeds]).reshape(len(seeds), len(primaries))
@@ -59,18 +59,27 @@ def by_seed(measured: Measured) -> dict[int, float]:
     return dict(zip(measured.seeds, measured.differences.tolist(), strict=True))
 
 
+def _differences(column: Sequence[Measured], frame: Frame) -> list[dict[int, float]]:
+    """Per setting: seed -> difference; in a sequential study only of seeds that are complete over all settings."""
+    known = [by_seed(m) for m in column if m.seeds]
+    if not frame.sequential:
+        return known
+    complete = set.intersection(*map(set, known)) if known else set()
+    return [{seed: d for seed, d in one.items() if seed in complete} for one in known]
+
+
 def decide_across(
     drafted: AcrossDraft, member: FamilyMember, comparisons: Sequence[Comparison], *, frame: Frame
 ) -> AcrossSettings:
     """Verdict across settings: the rules of one endpoint on the pooled differences."""
     first = drafted.drafts[0]
     used = [d for d in drafted.drafts if any(m.seeds for m in d.primaries)]
-    place = f", over {len(used)} settings"
+    place = over_settings(len(used))
     ruled: list[Ruled] = []
     found = []
     for j, column in enumerate(drafted.by_endpoint):
         d = np.array(list(drafted.contributions[j].values()))
-        sign = _sign(d, drafted)
+        sign = _sign(drafted.contributions[j], drafted)
         known = [m for m in column if m.seeds]
         primary = column[0].primary
         crossed = crossed_over_settings([m.influence for m in known]) if primary else None
@@ -103,7 +112,7 @@ def decide_across(
     text = sentence_of(verdict, ruled, lead, treatment=first.treatment, baseline=first.baseline, place=place)
     if ruled:
         up = sum((c.endpoints[lead].mean_difference or 0) > 0 for c in comparisons)
-        text = f"{text} {up} of {len(used)} settings favour {first.treatment}."
+        text = f"{text} {settings_favour(up, len(used), first.treatment)}"
     return AcrossSettings(
         treatment=first.treatment,
         baseline=first.baseline,
@@ -114,18 +123,14 @@ def decide_across(
     )
 
 
-def _sign(d: paired.Floats, drafted: AcrossDraft) -> paired.SignTest:
+def _sign(contributions: Mapping[int, float], drafted: AcrossDraft) -> paired.SignTest:
     """Sign test over distinct seeds; a seed that only one side failed in any setting is that side's loss."""
-    seeds_with_pairs = set(drafted.contributions[0])
-    lost: dict[str, set[int]] = {}
-    for x in drafted.drafts:
-        for dropped in x.pairs.dropped:
-            if dropped.loss_for is not None and dropped.seed not in seeds_with_pairs:
-                lost.setdefault(dropped.loss_for, set()).add(dropped.seed)
     first = drafted.drafts[0]
-    return paired.sign_test(
-        d, extra_losses=len(lost.get(first.treatment, ())), extra_wins=len(lost.get(first.baseline, ()))
-    )
+    dropped = [seed for x in drafted.drafts for seed in x.pairs.dropped]
+    losses = {seed.seed for seed in dropped if seed.loss_for == first.treatment}
+    wins = {seed.seed for seed in dropped if seed.loss_for == first.baseline}
+    counted = [d for seed, d in contributions.items() if seed not in losses | wins]
+    return paired.sign_test(counted, extra_losses=len(losses), extra_wins=len(wins))
 
 
 def _equivalence(d: paired.Floats, frame: Frame) -> EquivalenceFinding | None:

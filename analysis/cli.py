@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -40,6 +40,9 @@ class _OneLine(click.ClickException):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"analysis: {self.message}", file=file, err=file is None)
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

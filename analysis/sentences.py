@@ -192,6 +192,22 @@ def counts(wins: int, losses: int, ties: int, treatment: str, baseline: str) -> 
     return f"{most} of {total} seeds favour {leader}{tied}"
 
 
+def over_settings(used: int) -> str:
+    """Where a verdict across settings holds: `, over 3 settings`; `used` is how many of them have pairs."""
+    if used == 1:
+        return ", in the one setting that has pairs"
+    return f", over {used} settings" if used else ""
+
+
+def settings_favour(favouring: int, used: int, variant: str) -> str:
+    """`2 of 3 settings favour interleaved.`; `used` is how many of them have pairs."""
+    if used == 0:
+        return "No setting has pairs."
+    if used == 1:
+        return f"The one setting that has pairs {'favours' if favouring else 'does not favour'} {variant}."
+    return f"{favouring} of {used} settings {'favours' if favouring == 1 else 'favour'} {variant}."
+
+
 def exploratory_sentence(endpoint: str, *, mean: float | None, wins: int, losses: int, ties: int) -> str:
     """No verdict for an endpoint that was not declared."""
     total = wins + losses + ties

@@ -5,6 +5,7 @@ from __future__ import annotations
 from analysis.findings import AcrossEndpoint, AcrossSettings, SettingRow, StudyFindings
 from analysis.report import numbers
 from analysis.report.document import Block, Bullets, Column, Paragraph, Table
+from analysis.sentences import settings_favour
 
 
 def settings_blocks(across: AcrossSettings, findings: StudyFindings) -> tuple[Block, ...]:
@@ -84,7 +85,7 @@ def _matrix_row(row: SettingRow, sequential: bool) -> tuple[str, ...]:
 
 def settings_facts(found: AcrossEndpoint, *, sequential: bool) -> list[str]:
     """In settings like these, do they differ, and what hangs on one of them: one sentence each."""
-    items = [f"{found.settings_favouring_treatment} of {found.n_settings} settings favour the treatment."]
+    items = [settings_favour(found.settings_favouring_treatment, found.n_settings, "the treatment")]
     if found.settings_t_ci95 is not None and not sequential:
         items.append(
             "In settings like these (settings as units): 95% interval"

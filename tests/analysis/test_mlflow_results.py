@@ -243,6 +243,7 @@ def test_a_parquet_file_of_another_kind_is_refused(folder: Path, recorded: Path)
 def test_wrong_use_is_one_line_and_exit_2(run: Run, words: list[str], said: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
+    assert done.stderr.startswith("analysis: ")
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 

@@ -50,6 +50,23 @@ def test_settings_are_a_matrix_with_one_verdict_over_them(tmp_path: Path) -> Non
     assert [c["descriptive"] for c in found["comparisons"]] == [True] * 3
 
 
+@pytest.mark.parametrize(
+    ("first", "opening", "favoured"),
+    [
+        (scores(0, 0.003), "in the one setting that has pairs", "The one setting that has pairs favours b."),
+        (scores(0), "b against a on test/spearman_64 cannot be decided: there are no pairs", "No setting has pairs."),
+    ],
+)
+def test_settings_without_pairs_are_not_counted_as_some(
+    first: dict[str, dict[str, list[float]]], opening: str, favoured: str, tmp_path: Path
+) -> None:
+    others = {"lr=2": scores(0), "lr=3": {"b": scores(0)["a"]}}
+    text = " ".join(said(study({"lr=1": first, **others}, settings=True), tmp_path).split())
+    assert opening in text
+    assert favoured in text
+    assert not re.search(r"\b[01] settings", text)
+
+
 def test_all_pairs_are_shown_on_request_only(tmp_path: Path) -> None:
     results = study(scores(0, 0.003, 0.001))
     assert "Friedman test over 3 variants" in said(results, tmp_path)

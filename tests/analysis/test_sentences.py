@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.sentences import counts, interval_text, joined, signed
+from analysis.sentences import counts, interval_text, joined, over_settings, settings_favour, signed
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,12 @@ def test_lists_end_with_and() -> None:
         "a, b and c",
         "",
     ]
+
+
+def test_settings_are_counted_in_words_that_fit_their_number() -> None:
+    assert [over_settings(n) for n in (0, 1, 3)] == ["", ", in the one setting that has pairs", ", over 3 settings"]
+    assert settings_favour(0, 0, "b") == "No setting has pairs."
+    assert settings_favour(1, 1, "b") == "The one setting that has pairs favours b."
+    assert settings_favour(0, 1, "b") == "The one setting that has pairs does not favour b."
+    assert settings_favour(1, 3, "b") == "1 of 3 settings favours b."
+    assert settings_favour(2, 3, "b") == "2 of 3 settings favour b."
