@@ -1,0 +1,78 @@
+"""One treatment over several settings: seeds that fail in some, unbalanced settings, scores before pairing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis import schema
+from analysis.compare_study import compare
+from analysis.findings import AcrossEndpoint, AcrossSettings, StudyFindings
+from analysis.pairing import index
+from analysis.plan import AnalysisPlan
+from analysis.stopping import StoppingRule, stopping_point
+from analysis.tidy import Results
+from tests.analysis.studies import study
+
+E64 = "test/spearman_64"
+SEEDS = 9
+
+
+def findings(results: Results, plan: AnalysisPlan | None = None) -> StudyFindings:
+    return compare(results, plan=plan, baseline="a", allow_unverified=False, rng=np.random.default_rng(0))
+
+
+def across(results: Results, plan: AnalysisPlan | None = None) -> tuple[AcrossSettings, AcrossEndpoint]:
+    found = findings(results, plan).across_settings[0]
+    return found, found.endpoints[0]
+
+
+def recorded(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> Results:
+    """Setting -> variant -> one score per seed."""
+    return study({s: {v: {E64: x} for v, x in own.items()} for s, own in scores.items()}, settings=True)
+
+
+def up(*failed: tuple[str, str, int]) -> Results:
+    """Two settings in which the treatment leads on nine seeds; `failed`: (variant, setting, seed), by themselves."""
+    own = {"a": [0.8] * SEEDS, "b": [0.803 + 0.0001 * i for i in range(SEEDS)]}
+    results = recorded({"s1": own, "s2": own})
+    changes = {"state": schema.STATE_FAILED, "failure": "collapsed", "failure_kind": schema.FAILURE_CELL}
+    cells = tuple(
+        dataclasses.replace(c, **changes) if (c.variant, c.setting, c.seed) in failed else c  # type: ignore[arg-type]
+        for c in results.cells
+    )
+    gone = {c.cell for c in cells if c.state == schema.STATE_FAILED}
+    table = results.table[~results.table[schema.COLUMN_CELL].isin(gone)]
+    return dataclasses.replace(results, cells=cells, table=table)
+
+
+@pytest.mark.parametrize(
+    ("failed", "counts"),
+    [
+        ([("b", "s2", 2)], (8, 1)),
+        ([("a", "s2", 2)], (9, 0)),
+        ([("b", "s2", 2), ("b", "s1", 2), ("b", "s1", 4)], (7, 2)),
+    ],
+)
+@pytest.mark.parametrize("stopping", ["fixed", "sequential"])
+def test_a_failure_in_one_setting_is_a_loss_of_that_seed(
+    failed: Collection[tuple[str, str, int]], counts: tuple[int, int], stopping: Any
+) -> None:
+    results = up(*failed)
+    _, e = across(results, AnalysisPlan(stopping=stopping, alpha=0.001))
+    assert (e.wins, e.losses) == counts
+    rule = StoppingRule(primary=(E64,), alpha=0.001, margin=None, max_seeds=None, baseline="a")
+    point = stopping_point(index(results), rule=rule, treatments=["b"], leading=range(SEEDS), fingerprinted=True)
+    state = point.decision.states[0]
+    assert (state.wins, state.losses) == counts
+
+
+def test_a_sequential_study_uses_seeds_complete_over_its_settings() -> None:
+    nan = float("nan")
+    results = recorded({"s1": {"a": [0.8] * 4, "b": [0.81] * 4}, "s2": {"a": [0.7] * 4, "b": [0.71, 0.71, 0.71, nan]}})
+    assert across(results)[1].n_distinct_seeds == 4
+    assert across(results, AnalysisPlan(stopping="sequential"))[1].n_distinct_seeds == 3
