@@ -30,6 +30,8 @@ class AcrossDraft:
     """Endpoint -> its measurement per setting, primaries first."""
     contributions: tuple[dict[int, float], ...]
     """Endpoint -> distinct seed -> what it adds (settings.seed_contributions)."""
+    weights: tuple[tuple[float, ...], ...]
+    """Endpoint -> what a difference of 1 would make of each contribution (settings.seed_weights)."""
     step_down: tuple[float, ...]
     """Joint p of the primaries, whole seeds flipped over settings and endpoints."""
 
@@ -42,7 +44,8 @@ class AcrossDraft:
 def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
     """Pool a treatment's settings: each distinct seed is one unit."""
     columns = tuple(zip(*(d.endpoints for d in drafts), strict=True))
-    contributions = tuple(settings.seed_contributions(_differences(column, frame)) for column in columns)
+    by_setting = [_differences(column, frame) for column in columns]
+    contributions = tuple(map(settings.seed_contributions, by_setting))
     primaries = [c for column, c in zip(columns, contributions, strict=True) if column[0].primary]
     seeds = sorted({s for c in primaries for s in c})
     matrix = np.array([[c.get(s, np.nan) for c in primaries] for s in seeds]).reshape(len(seeds), len(primaries))
@@ -50,6 +53,7 @@ def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
         drafts=tuple(drafts),
         by_endpoint=columns,
         contributions=contributions,
+        weights=tuple(map(settings.seed_weights, by_setting)),
         step_down=joint_sign_flip(matrix, rng=frame.signs).step_down,
     )
 
@@ -85,7 +89,7 @@ def decide_across(
         crossed = crossed_over_settings([m.influence for m in known]) if primary else None
         own = None
         if primary:
-            equal = _equivalence(d, frame)
+            equal = _equivalence(d, drafted.weights[j], frame)
             own = rule(
                 d,
                 sign,
@@ -100,6 +104,7 @@ def decide_across(
                 baseline=first.baseline,
                 endpoint=column[0].endpoint,
                 place=place,
+                weights=drafted.weights[j],
             )
             ruled.append(own)
         found.append(
@@ -133,11 +138,12 @@ def _sign(contributions: Mapping[int, float], drafted: AcrossDraft) -> paired.Si
     return paired.sign_test(counted, extra_losses=len(losses), extra_wins=len(wins))
 
 
-def _equivalence(d: paired.Floats, frame: Frame) -> EquivalenceFinding | None:
+def _equivalence(d: paired.Floats, weights: Sequence[float], frame: Frame) -> EquivalenceFinding | None:
     margin = frame.plan.margin
     if margin is None:
         return None
-    return equivalence_finding(equivalence(d, margin=margin, alpha=frame.plan.alpha, rng=frame.signs), d, frame)
+    found = equivalence(d, margin=margin, alpha=frame.plan.alpha, weights=weights, rng=frame.signs)
+    return equivalence_finding(found, d, frame)
 
 
 def _endpoint(
@@ -177,7 +183,7 @@ def _endpoint(
         ties=sign.ties,
         mean_difference=mean,
         crossed=crossed_finding(crossed, frame),
-        equivalence=_equivalence(d, frame) if ruled else None,
+        equivalence=_equivalence(d, drafted.weights[j], frame) if ruled else None,
         settings_t_p=units.p_value if fixed else None,
         settings_t_ci95=units.ci95,
         settings_favouring_treatment=unit_signs.favouring_treatment,

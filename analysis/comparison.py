@@ -172,8 +172,12 @@ def _advice(d: Draft, lead: int, factor: int, *, frame: Frame) -> SeedsAdvice:
     m = d.primaries[lead]
     alpha = frame.plan.alpha
     reach = seeds_to_reach_alpha(frame, factor)
-    rates = {f"{rate:g}": needed for rate in WIN_RATES if (needed := seeds_needed(rate, alpha=alpha).first) is not None}
-    at_margin = seeds_at_margin(m.differences, frame)
+    rates = {
+        f"{rate:g}": needed
+        for rate in WIN_RATES
+        if (needed := seeds_needed(rate, alpha=alpha / factor).first) is not None
+    }
+    at_margin = seeds_at_margin(m.differences, frame, factor)
     to_go = None
     if frame.e_threshold is not None:
         to_go = sequential.seeds_to_go(m.sign.wins, m.sign.losses, frame.e_threshold) or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 from analysis import paired, schema, sequential
 from analysis.crossed import Crossed, SettingInfluence, crossed, crossed_bootstrap
 from analysis.dependent import dependent_correlations
-from analysis.equivalence import Equivalence, equivalence
+from analysis.equivalence import Equivalence, effect_at_margin, equivalence
 from analysis.examples import ExampleStore, PairInfluence
 from analysis.findings import (
     CrossedFinding,
@@ -232,8 +233,9 @@ def rule(
     baseline: str,
     endpoint: schema.Endpoint,
     place: str,
+    weights: Sequence[float] | None = None,
 ) -> Ruled:
-    """Apply the verdict's rules to one primary endpoint, in one setting or over all."""
+    """Apply the verdict's rules to one primary endpoint, in one setting or over all (`weights`: of its seeds)."""
     plan = frame.plan
     floor = joint_floor(d, factor)
     found = evidence(
@@ -250,6 +252,7 @@ def rule(
         conflict=conflict is not None,
         failed=failed,
         e_threshold=frame.e_threshold,
+        weights=weights,
     )
     verdict = endpoint_verdict(found)
     names: dict[Side, str] = {"treatment": treatment, "baseline": baseline}
@@ -282,7 +285,7 @@ def rule(
             crossed_known=interval is not None and interval.ci95 is not None,
             failed=[names[side] for side in sorted(failed)],
             power_at_margin=found.power_at_margin,
-            seeds_at_margin=seeds_at_margin(d, frame),
+            seeds_at_margin=seeds_at_margin(d, frame, factor, weights),
             sequential=frame.sequential,
         ),
     )
@@ -301,10 +304,12 @@ def seeds_to_reach_alpha(frame: Frame, factor: int) -> int:
     return next(n for n in range(1, 10_000) if sequential.reached(sequential.e_value(n, 0), threshold))
 
 
-def seeds_at_margin(d: Floats, frame: Frame) -> int | None:
-    """Seeds for 80% power of the paired t test at the margin, with the observed sd."""
-    sd, margin = paired.paired_t(d).sd, frame.plan.margin
-    return seeds_needed_t(margin / sd, alpha=frame.plan.alpha) if sd and margin is not None else None
+def seeds_at_margin(d: Floats, frame: Frame, factor: int, weights: Sequence[float] | None = None) -> int | None:
+    """Seeds for 80% power of the paired t test at the margin, with the observed sd and Holm's factor."""
+    if frame.plan.margin is None:
+        return None
+    effect = effect_at_margin(d, margin=frame.plan.margin, weights=weights)
+    return seeds_needed_t(effect, alpha=frame.plan.alpha / factor) if effect and math.isfinite(effect) else None
 
 
 @dataclass(frozen=True, kw_only=True)

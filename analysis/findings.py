@@ -112,7 +112,7 @@ class SeedsAdvice:
     seeds_to_reach_alpha: int
     """Smallest number of untied seeds whose floor can reach alpha here."""
     seeds_for_win_rate: Mapping[str, int]
-    """P(win) ("0.95", ...) -> seeds for 80% power of the sign test at alpha."""
+    """P(win) ("0.95", ...) -> seeds for 80% power of the sign test at alpha over the comparisons in play (Holm)."""
     seeds_at_margin: int | None
     """Seeds for 80% power of the paired t test if the true difference were the margin, with the observed sd."""
     sequential_seeds_to_go: int | None

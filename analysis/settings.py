@@ -28,6 +28,11 @@ def seed_contributions(settings: Sequence[Mapping[int, float]]) -> dict[int, flo
     return {seed: len(seeds) * sum(s[seed] / len(s) for s in used if seed in s) / len(used) for seed in seeds}
 
 
+def seed_weights(settings: Sequence[Mapping[int, float]]) -> tuple[float, ...]:
+    """What a difference of 1 in every setting would make of each of `seed_contributions`; their mean is 1."""
+    return tuple(seed_contributions([dict.fromkeys(s, 1.0) for s in settings]).values())
+
+
 def pooled_sign_flip(
     differences_by_setting: Sequence[ArrayLike], *, shared_seeds: bool, rng: Random | None = None
 ) -> SignFlip:

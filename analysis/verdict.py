@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.equivalence import equivalence
+from analysis.equivalence import effect_at_margin, equivalence
 from analysis.findings import Interval, Verdict
 from analysis.joint import joint_sign_flip
-from analysis.paired import Random, finite, paired_t, sign_test, snap_ties
+from analysis.paired import Random, finite, sign_test, snap_ties
 from analysis.power import power_t
 from analysis.sequential import e_value, reached
 
@@ -94,6 +94,7 @@ def evidence(
     conflict: bool = False,
     failed: frozenset[Side] = frozenset(),
     e_threshold: float | None = None,
+    weights: ArrayLike | None = None,
 ) -> Evidence:
     """Evidence of one endpoint.
 
@@ -111,13 +112,12 @@ def evidence(
         conflict: Two scores for one key.
         failed: Sides that failed by themselves.
         e_threshold: m / alpha in a sequential study, where E stands for p; None in a fixed one.
+        weights: As in `equivalence`.
     """
     d = finite(differences)
-    summary = paired_t(d)
-    mean = 0.0 if summary.mean is None else summary.mean
-    power = None
-    if margin is not None and summary.sd is not None:
-        power = power_t(margin / summary.sd if summary.sd else math.inf, d.size, alpha=alpha)
+    mean = float(d.mean()) if d.size else 0.0
+    effect = None if margin is None else effect_at_margin(differences, margin=margin, weights=weights)
+    power = None if effect is None else power_t(effect, d.size, alpha=alpha)
     if e_threshold is None:
         significant, reachable, direction = adjusted_p <= alpha, floor <= alpha, int(np.sign(mean))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 
 from analysis import schema
 from analysis.compare_study import compare
+from analysis.equivalence import effect_at_margin
 from analysis.findings import AcrossEndpoint, AcrossSettings, StudyFindings
 from analysis.pairing import index
 from analysis.plan import AnalysisPlan
+from analysis.settings import seed_weights
 from analysis.stopping import StoppingRule, stopping_point
 from analysis.tidy import Results
 from tests.analysis.studies import study
@@ -76,3 +79,32 @@ def test_a_sequential_study_uses_seeds_complete_over_its_settings() -> None:
     results = recorded({"s1": {"a": [0.8] * 4, "b": [0.81] * 4}, "s2": {"a": [0.7] * 4, "b": [0.71, 0.71, 0.71, nan]}})
     assert across(results)[1].n_distinct_seeds == 4
     assert across(results, AnalysisPlan(stopping="sequential"))[1].n_distinct_seeds == 3
+
+
+def test_equivalence_shifts_each_seed_by_its_weight() -> None:
+    """Against enumeration by hand: a seed of one setting only stands for another share of the margin."""
+    nan = float("nan")
+    one = [0.0003, -0.0002, 0.0001, 0.0015, 0.0015, 0.0015, 0.0014]
+    two = [-0.0003, 0.0002, -0.0001]
+    results = recorded(
+        {
+            "s1": {"a": [0.8] * 7, "b": [0.8 + x for x in one]},
+            "s2": {"a": [0.8] * 7, "b": [*(0.8 + x for x in two), *[nan] * 4]},
+        }
+    )
+    found, e = across(results, AnalysisPlan(margin=0.001))
+    room = [7 * ((0.001 - x) / 7 + ((0.001 - two[i]) / 3 if i < 3 else 0)) / 2 for i, x in enumerate(one)]
+    sums = np.array(list(product((1, -1), repeat=7))) @ room
+    assert e.equivalence is not None
+    assert e.equivalence.exact_p == (sums >= sum(room) - 1e-12).mean() == 0.125
+    assert not e.equivalence.equivalent
+    assert found.verdict != "equivalent_on_this_test_set"
+
+
+def test_balanced_settings_leave_every_weight_at_one() -> None:
+    assert seed_weights([{0: 0.1, 1: 0.2}, {0: 0.3, 1: 0.1}]) == (1.0, 1.0)
+    weights = seed_weights([{0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.3}])
+    assert np.mean(weights) == pytest.approx(1)
+    assert weights == pytest.approx((3 * (1 / 3 + 1) / 2, 0.5, 0.5))
+    d = [0.0004, -0.0003, 0.0002, 0.0001]
+    assert effect_at_margin(d, margin=0.001) == pytest.approx(0.001 / np.std(d, ddof=1))

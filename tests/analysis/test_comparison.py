@@ -10,6 +10,7 @@ import pytest
 from analysis.compare_study import compare
 from analysis.findings import StudyFindings
 from analysis.plan import AnalysisPlan
+from analysis.power import WIN_RATES, seeds_needed, seeds_needed_t
 from analysis.tidy import Results
 from tests.analysis.studies import study
 
@@ -38,3 +39,14 @@ def test_a_failed_seed_does_not_lower_the_floor_of_the_joint_test(variant: str) 
     assert e.p_floor == 2**-5  # the sign test has six seeds
     assert f.comparisons[0].verdict == "undecided_underpowered"
     assert "smallest attainable p is 0.0625" in f.comparisons[0].sentence
+
+
+def test_advice_counts_the_comparisons_in_play() -> None:
+    f = findings(several(6, "b", "c"), AnalysisPlan(margin=0.001))
+    for c in f.comparisons:
+        assert c.advice is not None
+        assert c.advice.seeds_to_reach_alpha == 7  # 2 x 2^-6 = 1/32
+        assert c.advice.seeds_for_win_rate == {f"{p:g}": seeds_needed(p, alpha=0.025).first for p in WIN_RATES}
+        sd = c.endpoints[0].sd_difference
+        assert sd is not None
+        assert c.advice.seeds_at_margin == seeds_needed_t(0.001 / sd, alpha=0.025)
