@@ -143,12 +143,18 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
 
 def note_seeds(tracking: Tracking, run: StudyRun, seeds: Sequence[int]) -> int:
     """Append a changed seed list to the history; the number of the new entry, 0 where nothing has changed."""
-    history = history_of(run.tags, schema.HISTORY_TAG_SEEDS)
-    if history and history[-1].get("seeds") == list(seeds):
+    if knows_seeds(run, seeds):
         return 0
+    history = history_of(run.tags, schema.HISTORY_TAG_SEEDS)
     entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "seeds": list(seeds)}
     tracking.set_tags(run.run_id, {f"{schema.HISTORY_TAG_SEEDS}{len(history):04d}": json.dumps(entry)})
     return len(history) + 1
+
+
+def knows_seeds(run: StudyRun | None, seeds: Sequence[int]) -> bool:
+    """Whether there is a study run and this list of seeds is the one last noted."""
+    history = [] if run is None else history_of(run.tags, schema.HISTORY_TAG_SEEDS)
+    return bool(history) and history[-1].get("seeds") == list(seeds)
 
 
 def declared_plan(study: Study) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from sweep.claim import Heartbeat, Owner, StudyLock, other_driver_alive
 from sweep.errors import ChangedStudyError, ClaimedError, StudyError, SweepError, TrackingUnavailable
 from sweep.interrupts import EXIT_INTERRUPTED, Interrupts
 from sweep.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
-from sweep.opening import chosen_for_rerun, history_of, open_study_run, record_spooled, settle
+from sweep.opening import chosen_for_rerun, knows_seeds, open_study_run, record_spooled, settle
 from sweep.places import lock_file, scratch_folder, spool_folder
 from sweep.progress import Count, Progress
+from sweep.renaming import follow_names, runs_to_rename
 from sweep.retry import START_WAIT_S, tracking_wait_s
 from sweep.spool import Spool
 from sweep.study import Study
@@ -164,8 +165,7 @@ class _Launch:
     def run(self) -> int:
         preflight.check_resolved(self._study, self._cells)
         self._check_other_drivers()
-        self._runs = self._tracking.recorded_runs(self._study.name, self._kind)
-        statuses = reconcile(self._cells, self._runs)
+        statuses = self._statuses_now()
         self._check_changes(statuses)
         replaces = self._replaces(statuses)
         todo = self._todo(statuses, replaces)
@@ -222,10 +222,9 @@ class _Launch:
         return any(run.status in ("RUNNING", "SCHEDULED") for run in self._runs)
 
     def _is_as_recorded(self) -> bool:
-        """Whether the study run exists and knows this list of seeds."""
+        """Whether the study run exists and knows this list of seeds, and every run has its cell's names."""
         run = self._tracking.study_run(self._study.name)
-        history = history_of(run.tags, schema.HISTORY_TAG_SEEDS) if run is not None else []
-        return bool(history) and history[-1].get("seeds") == list(self._study.seeds)
+        return knows_seeds(run, self._study.seeds) and not runs_to_rename(self._study, self._cells, self._runs)
 
     # -- the launch proper -------------------------------------------------------------------------------------
 
@@ -277,20 +276,22 @@ class _Launch:
             say(f"{settled.adopted} recorded but not closed: closed without training")
         if settled.killed:
             say(f"{settled.killed} left running by a driver that is gone: ended as KILLED")
-        finished = {run.key for run in settled.runs if run.status == "FINISHED"}
         recorded = record_spooled(
             self._tracking,
             self._spool,
             experiment_id=study_run.experiment_id,
             parent_run_id=study_run.run_id,
             wanted={cell.key for cell in self._cells},
-            finished=finished,
+            finished={run.key for run in settled.runs if run.status == "FINISHED"},
             say=say,
         )
+        self._runs, statuses = list(settled.runs), reconcile(self._cells, settled.runs)
         if recorded:
             say(f"{recorded} kept from before: recorded without training")
-            return self._statuses_now()
-        return reconcile(self._cells, settled.runs)
+            statuses = self._statuses_now()
+        if follow_names(self._tracking, self._study, self._cells, self._runs, say=say):
+            statuses = self._statuses_now()
+        return statuses
 
     def _checked(self, session: Session) -> Pin:
         """Check every machine before the first cell; on this machine alone only whether it can hold one."""

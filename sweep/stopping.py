@@ -13,7 +13,7 @@ from sweep.study import Study
 
 if TYPE_CHECKING:
     from analysis.sequential import SequentialDecision, StreamState
-    from analysis.tidy import Results
+    from analysis.tidy import CellRecord, Results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +66,11 @@ def sequential_standing(study: Study, cells: Iterable[Cell], results: Results) -
     ended = {record.cell for record in results.cells if has_ended(record.state, record.failure_kind)}
     cells = list(cells)
     waiting = {cell.seed for cell in cells if cell.key not in ended}
-    current = {cell.key for cell in cells}
+    current = {cell.key: cell for cell in cells}
     indexed = index(
         replace(
             results,
-            cells=tuple(record for record in results.cells if record.cell in current),
+            cells=tuple(_as_named(record, current[record.cell]) for record in results.cells if record.cell in current),
             table=results.table[results.table[schema.COLUMN_CELL].isin(current)],
         )
     )
@@ -94,6 +94,11 @@ def sequential_standing(study: Study, cells: Iterable[Cell], results: Results) -
         beyond=point.beyond,
         missing=tuple(seed for seed in study.seeds if seed in waiting),
     )
+
+
+def _as_named(record: CellRecord, cell: Cell) -> CellRecord:
+    """What is recorded of a cell, under the names that the study has now."""
+    return replace(record, variant=cell.variant, setting=cell.setting)
 
 
 def _primaries(study: Study, recorded: Sequence[str]) -> tuple[str, ...]:

@@ -52,7 +52,10 @@ class MlflowStudy:
         """
         stamp: Any = self._store.stamp(self.study)
         if stamp is None:
-            stamp = sorted((run.run_id, run.status, run.end_time or 0) for run in self._cells)
+            stamp = sorted(
+                (run.run_id, run.status, run.end_time or 0, *(run.tags.get(name, "") for name in schema.NAME_TAGS))
+                for run in self._cells
+            )
         entries = history(self.study_runs)
         last = max((i for i, entry in enumerate(entries) if entry.kind == "seeds"), default=-1)
         plans = [self._plan_text(run) for run in self.study_runs]

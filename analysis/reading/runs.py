@@ -145,7 +145,7 @@ def results_from_runs(
                 where = f"cell {record.variant}-s{record.seed}-{record.setting}"
                 problems.append(Problem(where=where, reason="finished, but no score is recorded"))
     predictions.names = {r.cell: f"{r.variant}-s{r.seed}-{r.setting}" for r in records}
-    declared = declaration(studies, plan_text, problems)
+    declared = declaration(studies, plan_text, problems, names_now(cells))
     return Results(
         study=study,
         table=table(rows),
@@ -166,9 +166,15 @@ def table(rows: list[tuple[str, str, int, str, str, int, float]]) -> pd.DataFram
 
 
 def declaration(
-    studies: list[StoredRun], plan_text: Callable[[StoredRun], str | None], problems: list[Problem]
+    studies: list[StoredRun],
+    plan_text: Callable[[StoredRun], str | None],
+    problems: list[Problem],
+    names: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Plan, baseline, order of variants and search as the study's first run recorded them."""
+    """Plan, baseline, order of variants and search as the study's first run recorded them.
+
+    Variants are called as they are now: `names` has what those are called that were declared under another name.
+    """
     from pydantic import ValidationError
 
     from analysis.plan import AnalysisPlan
@@ -184,13 +190,28 @@ def declaration(
             reason = str(error).splitlines()[0]
             problems.append(Problem(where=schema.PLAN_ARTIFACT, reason=f"the declared plan cannot be read: {reason}"))
             return {}
+        baseline = recorded.get("baseline")
         return {
             "declared_plan": plan,
-            "declared_baseline": recorded.get("baseline"),
-            "variant_order": tuple(recorded.get("variants") or ()),
+            "declared_baseline": names.get(baseline, baseline),
+            "variant_order": tuple(names.get(name, name) for name in recorded.get("variants") or ()),
             "search": recorded.get("search"),
         }
     return {}
+
+
+def names_now(cells: Iterable[StoredRun]) -> dict[str, str]:
+    """What a variant was called when it first ran -> what it is called now.
+
+    Args:
+        cells: Runs of cells, oldest first: where a name was given again to another variant, the first one had it.
+    """
+    names: dict[str, str] = {}
+    for run in cells:
+        variant = run.tags.get(schema.TAG_VARIANT)
+        if variant:
+            names.setdefault(run.tags.get(schema.TAG_FIRST_VARIANT, variant), variant)
+    return names
 
 
 def history(studies: list[StoredRun]) -> tuple[HistoryEntry, ...]:
@@ -235,8 +256,3 @@ def _json(text: str | None, default: Any, where: str, tag: str, problems: list[P
         problems.append(Problem(where=where, reason=f"its tag {tag} cannot be read"))
         return default
     return value
-
-
-def count_states(cells: Iterable[CellRecord]) -> Mapping[str, int]:
-    """State -> cells."""
-    return Counter(cell.state for cell in cells)

@@ -19,12 +19,20 @@ from analysis.reading.store import Stamp, StoredRun, hide_credentials, unknown_e
 KNOWN_SCHEMAS = frozenset({"dc11669786a5"})
 """`alembic_version` of MLflow 3.17."""
 
-_RUNS = """
+_FROM = """
     FROM runs r
     JOIN experiments e ON e.experiment_id = r.experiment_id
+"""
+_NAMES = """
+    LEFT JOIN tags v ON v.run_uuid = r.run_uuid AND v."key" = ?
+    LEFT JOIN tags s ON s.run_uuid = r.run_uuid AND s."key" = ?
+"""
+_OF_KIND = """
     JOIN tags k ON k.run_uuid = r.run_uuid AND k."key" = ? AND k.value = ?
     WHERE e.name = ? AND e.workspace = 'default' AND r.lifecycle_stage = 'active'
 """
+_RUNS = _FROM + _OF_KIND
+_NAMED_RUNS = _FROM + _NAMES + _OF_KIND
 
 
 class SqliteStore:
@@ -66,12 +74,16 @@ class SqliteStore:
             raise unknown_experiment(experiment, self.uri, [name for name in names if name != "Default"])
 
     def stamp(self, experiment: str) -> Stamp:
-        """Cell runs by status, with their latest start and end."""
+        """Cell runs by status and names, with their latest start and end, and which they are.
+
+        The least and the greatest id tell two names that were exchanged between as many runs.
+        """
         with self._connect() as database:
             self._require(database, experiment)
             rows = database.execute(
-                f"SELECT r.status, COUNT(*), MAX(r.start_time), MAX(r.end_time) {_RUNS} GROUP BY 1 ORDER BY 1",
-                (schema.TAG_KIND, schema.KIND_CELL, experiment),
+                "SELECT r.status, v.value, s.value, COUNT(*), MAX(r.start_time), MAX(r.end_time),"
+                f" MIN(r.run_uuid), MAX(r.run_uuid) {_NAMED_RUNS} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+                (schema.TAG_VARIANT, schema.TAG_SETTING, schema.TAG_KIND, schema.KIND_CELL, experiment),
             )
             return tuple(tuple(row) for row in rows)
 

@@ -36,7 +36,7 @@ class StoredRun:
     params: Mapping[str, str] = field(default_factory=dict)
 
 
-Stamp = tuple[tuple[str, int, int | None, int | None], ...]
+Stamp = tuple[tuple[str | int | None, ...], ...]
 """(status, cell runs, latest start, latest end) per status: what a cached reading is valid for."""
 
 

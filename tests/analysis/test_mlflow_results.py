@@ -20,6 +20,7 @@ from analysis.cli import main
 from analysis.errors import ResultsError
 from analysis.exporting import export_results
 from analysis.reading.client import ClientStore
+from analysis.reading.mlflow_study import MlflowStudy
 from analysis.reading.sqlite import SqliteStore
 from analysis.results import load
 from tests.analysis.recorded import EXAMPLES, record_cell, record_study
@@ -122,6 +123,30 @@ def test_report_names_a_corrupt_predictions_file_and_goes_on(whole: str, folder:
     assert done.exit_code == 0, done.output
     said = " ".join(done.stdout.split())
     assert "predictions/test.parquet: the predictions cannot be read" in said
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_exchanged_names_are_another_state_and_the_declared_baseline_follows(
+    uri: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def study() -> MlflowStudy:
+        found = MlflowStudy("small", uri)
+        if not direct:
+            monkeypatch.setattr(found, "_store", ClientStore(uri))
+        return found
+
+    before = study().state()
+    assert study().state() == before
+    client, _ = client_and_experiment(uri)
+    other = {"chunked": "interleaved", "interleaved": "chunked"}
+    for run in ClientStore(uri).cell_runs("small"):
+        called = run.tags[schema.TAG_VARIANT]
+        client.set_tag(run.run_id, schema.TAG_FIRST_VARIANT, called)
+        client.set_tag(run.run_id, schema.TAG_VARIANT, other[called])
+    assert study().state() != before
+    results = study().results()
+    assert results.declared_baseline == "interleaved"
+    assert results.variant_order == ("interleaved", "chunked")
 
 
 def test_cached_report_is_the_same_and_imports_no_mlflow(uri: str, folder: Path) -> None:

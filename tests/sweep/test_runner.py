@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from analysis import schema
+from analysis.reporting import Question, report_on_study
 from sweep.errors import ChangedStudyError, PreflightError, SweepError
 from sweep.ledger import RecordedRun
 from sweep.runner import run_study
@@ -170,6 +171,42 @@ def test_a_changed_study_is_extended_only_when_that_is_accepted(
     assert len(recorded()) == 2
     assert run_study(changed, accept_changes=True, max_concurrent=1) == 0
     assert len(recorded()) == 3
+
+
+def test_a_renamed_variant_is_no_other_cell_and_everything_reads_under_the_new_name(
+    tmp_path: Path,
+    recorded: Callable[[], list[RecordedRun]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path / "cache"))
+    plain, better, best = ({"options": {"effect": effect}} for effect in (0.0, 0.05, 0.1))
+
+    def told(seeds: int, baseline: str, **variants: Any) -> tuple[list[str], str | None, list[tuple[str, str, int]]]:
+        """Variants, baseline and pairs of the report after a run with these names."""
+        study = a_study(tmp_path, trainable="closed-form", variants=variants, baseline=baseline, seeds=seeds)
+        assert run_study(study, max_concurrent=2) == 0
+        found = report_on_study(study.name, Question()).findings
+        assert not any("baseline" in reason for reason in found.plan.exploratory)
+        pairs = [(one.treatment, one.baseline, one.endpoints[0].n_pairs) for one in found.comparisons]
+        return [count.variant for count in found.cells], found.plan.baseline, pairs
+
+    assert told(2, "a", a=plain, b=better) == (["a", "b"], "a", [("b", "a", 2)])
+    first = recorded()
+    assert told(2, "aa", b=better, aa=plain) == (["aa", "b"], "aa", [("b", "aa", 2)])
+    assert "a, default is now called aa, default: 2 recorded under the new name" in capsys.readouterr().err
+    assert {run.run_id for run in recorded()} == {run.run_id for run in first}
+    assert names(recorded(), "FINISHED") == ["aa0", "aa1", "b0", "b1"]
+    assert {run.tags["mlflow.runName"] for run in recorded() if run.label[0] == "aa"} == {
+        "aa-s0-default", "aa-s1-default",
+    }  # fmt: skip
+    # Two names exchanged, and a name given again to another variant: the baseline stays what it was.
+    assert told(3, "b", aa=better, b=plain) == (["b", "aa"], "b", [("aa", "b", 3)])
+    assert told(2, "base", aa=better, base=plain, a=best) == (
+        ["base", "aa", "a"], "base", [("aa", "base", 3), ("a", "base", 2)],
+    )  # fmt: skip
+    assert len(recorded()) == 8
+    assert {run.label[0] for run in recorded()} == {"base", "aa", "a"}
 
 
 def test_a_rerun_on_request_supersedes_the_old_run(tmp_path: Path, recorded: Callable[[], list[RecordedRun]]) -> None:
