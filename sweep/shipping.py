@@ -18,7 +18,6 @@ from typing import Final
 
 from sweep.errors import ClusterError
 from sweep.study import Study
-from trainables.digests import user_modules
 from trainables.spec import BUILTIN_DATA, SPLITS, TOY_MODELS
 
 OWN_PACKAGES: Final = ("sweep", "trainables", "analysis")
@@ -117,6 +116,8 @@ def _is_left_out(folder: Path) -> bool:
 
 def _named_files(study: Study) -> Iterator[Path]:
     """Files that specs name by relative paths: data, model folders, packages of users' modules."""
+    from trainables.digests import user_modules
+
     for spec in study.specs.values():
         if spec.data is not None and spec.data.name is None:
             for split in SPLITS:

@@ -13,7 +13,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sweep", "trainables", "analysis")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-PURE_ANALYSIS = ("schema", "plan", "sequential", "power", "paired", "joint", "errors")
 HEAVY = (
     "torch", "ray", "mlflow", "transformers", "sentence_transformers", "datasets", "optuna", "scipy", "pandas",
     "matplotlib",
@@ -23,12 +22,25 @@ HEAVY = (
 def imported(path: Path) -> Iterator[str]:
     """Dotted names of every module that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}: relative import; name the package"
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        yield from names_in(node, str(path))
+
+
+def names_in(node: ast.AST, path: str = "") -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        assert node.level == 0, f"{path}: relative import; name the package"
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_at_start(path: Path) -> set[str]:
+    """Dotted names of what a file imports as soon as it is imported itself: in no function, and not for types alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    later = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    later += [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    put_off = {inner for node in later for inner in ast.walk(node)}
+    return {name for node in ast.walk(tree) if node not in put_off for name in names_in(node)}
 
 
 def name_of(path: Path) -> str:
@@ -50,15 +62,23 @@ def test_direction_of_imports(path: Path) -> None:
 
 
 def test_ray_stays_in_its_rooms() -> None:
-    assert {name for name in importers("ray") if not name.startswith("sweep.")} == set()
+    rooms = {"cluster_checks", "cluster_session", "submit", "trials", "waves"}
+    assert importers("ray") == {f"sweep.{room}" for room in rooms}
 
 
 def test_mlflow_only_where_results_are_written_and_read() -> None:
-    assert {name.split(".")[0] for name in importers("mlflow")} <= {"sweep", "analysis"}
+    assert importers("mlflow") == {"sweep.tracking", "analysis.reading.client"}
 
 
 def test_matplotlib_only_in_plots() -> None:
-    assert importers("matplotlib") <= {"analysis.plots"}
+    assert importers("matplotlib") == {"analysis.plots"}
+
+
+def test_sweep_starts_with_the_contracts_of_the_others_alone() -> None:
+    """What trains and what analyses is imported where it is used: naming a study must not cost seconds."""
+    modules = {name_of(path) for path in MODULES if not name_of(path).startswith("sweep")}
+    used = {name for path in (ROOT / "sweep").rglob("*.py") for name in imported_at_start(path) if name in modules}
+    assert used == {"trainables.spec", "trainables.training_fields", "analysis.schema", "analysis.plan"}
 
 
 def test_torch_only_in_trainables() -> None:
