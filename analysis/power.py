@@ -13,7 +13,7 @@ from functools import lru_cache
 from numpy.typing import ArrayLike
 from scipy import integrate, special, stats
 
-from analysis.paired import paired_t, sign_test_from_counts
+from analysis.paired import sign_test_from_counts
 
 SEARCHED_TO = 129
 """Seeds up to which `always` is searched."""
@@ -147,20 +147,6 @@ def from_effect(effect: float, sd: float, *, alpha: float = 0.05, power: float =
         seeds_sign=seeds_needed(p_win, alpha=alpha, power=power, searched_to=1_000).first,
         p_win=p_win,
     )
-
-
-def from_pilot(d: ArrayLike, *, effect: float, alpha: float = 0.05, power: float = 0.8) -> PilotAdvice:
-    """Seeds for `effect` (such as the margin) with the sd of a pilot's recorded differences.
-
-    The effect is what would matter, never the one the pilot happened to show.
-    """
-    summary = paired_t(d)
-    count = sum(1 for v in _flat(d) if math.isfinite(v))
-    if not summary.sd:
-        return PilotAdvice(
-            n_pilot=count, sd=summary.sd, effect=effect, dz=None, seeds_t=None, seeds_sign=None, p_win=None
-        )
-    return from_effect(effect, summary.sd, alpha=alpha, power=power, n_pilot=count)
 
 
 def _flat(d: ArrayLike) -> list[float]:

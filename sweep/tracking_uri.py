@@ -50,8 +50,3 @@ def where_to_look(uri: str, experiment_id: str) -> str:
     here = file == Path.cwd() / DATABASE_FILE
     store = "" if here else f" --backend-store-uri {uri}"
     return f"mlflow ui{store}, then http://127.0.0.1:5000{page}"
-
-
-def is_one_machine(uri: str) -> bool:
-    """Whether the store is a file that only processes of one machine can write."""
-    return database_file(uri) is not None
