@@ -16,6 +16,7 @@ from analysis.findings import AcrossEndpoint, AcrossSettings, Comparison, Equiva
 from analysis.headline import leading, sentence_of
 from analysis.joint import FamilyMember, joint_sign_flip
 from analysis.meta import meta_analysis
+from analysis.pairing import Indexed, finished_scores
 from analysis.sentences import exploratory_sentence, over_settings, settings_favour
 from analysis.verdict import Side, comparison_verdict, opposed
 
@@ -73,9 +74,9 @@ def _differences(column: Sequence[Measured], frame: Frame) -> list[dict[int, flo
 
 
 def decide_across(
-    drafted: AcrossDraft, member: FamilyMember, comparisons: Sequence[Comparison], *, frame: Frame
+    drafted: AcrossDraft, member: FamilyMember, comparisons: Sequence[Comparison], *, indexed: Indexed, frame: Frame
 ) -> AcrossSettings:
-    """Verdict across settings: the rules of one endpoint on the pooled differences."""
+    """Verdict across settings: the rules of one endpoint on the pooled differences; `indexed`: before pairing."""
     first = drafted.drafts[0]
     used = [d for d in drafted.drafts if any(m.seeds for m in d.primaries)]
     place = over_settings(len(used))
@@ -109,7 +110,17 @@ def decide_across(
             ruled.append(own)
         found.append(
             _endpoint(
-                j, column, d, sign, crossed, own, drafted=drafted, member=member, comparisons=comparisons, frame=frame
+                j,
+                column,
+                d,
+                sign,
+                crossed,
+                own,
+                drafted=drafted,
+                member=member,
+                comparisons=comparisons,
+                indexed=indexed,
+                frame=frame,
             )
         )
     verdict = comparison_verdict([r.verdict for r in ruled], opposed=opposed([r.evidence for r in ruled]))
@@ -157,6 +168,7 @@ def _endpoint(
     drafted: AcrossDraft,
     member: FamilyMember,
     comparisons: Sequence[Comparison],
+    indexed: Indexed,
     frame: Frame,
 ) -> AcrossEndpoint:
     fixed = not frame.sequential
@@ -165,7 +177,12 @@ def _endpoint(
     units, unit_signs = settings.settings_t(means), settings.settings_sign_test(means)
     spread = settings.heterogeneity([x for x in differences if x.size >= 2])
     left = settings.leave_one_out(differences)
-    reversal = settings.simpson([m.baseline for m in column], [m.treatment for m in column])
+    first = drafted.drafts[0]
+    unpaired = [
+        [finished_scores(indexed, variant, x.setting, str(column[0].endpoint)) for x in drafted.drafts]
+        for variant in (first.baseline, first.treatment)
+    ]
+    reversal = settings.simpson(*unpaired)
     mean = left.overall
     return AcrossEndpoint(
         endpoint=str(column[0].endpoint),

@@ -79,7 +79,7 @@ def compare(
     )
     drafts = _drafts(results, indexed, treatments, frame, allow_unverified=allow_unverified)
     comparisons = _decide_all(drafts, frame, several_settings=len(indexed.settings) > 1)
-    across = _across(drafts, comparisons, treatments, frame) if len(indexed.settings) > 1 else ()
+    across = _across(indexed, drafts, comparisons, treatments, frame) if len(indexed.settings) > 1 else ()
     spoken = tuple(a.sentence for a in across) or tuple(c.sentence for c in comparisons)
     failures = _failures(comparisons)
     disagreements = dict.fromkeys(text for d in drafts for m in d.endpoints for text in m.disagreements)
@@ -161,12 +161,16 @@ def _closed_e(family: Sequence[Draft], frame: Frame) -> list[list[float | None]]
 
 
 def _across(
-    drafts: Sequence[Draft], comparisons: Sequence[Comparison], treatments: Sequence[str], frame: Frame
+    indexed: Indexed,
+    drafts: Sequence[Draft],
+    comparisons: Sequence[Comparison],
+    treatments: Sequence[str],
+    frame: Frame,
 ) -> tuple[AcrossSettings, ...]:
     pooled = [draft_across([d for d in drafts if d.treatment == t], frame=frame) for t in treatments]
     members = over_comparisons([p.step_down for p in pooled], alpha=frame.plan.alpha)
     return tuple(
-        decide_across(p, member, [c for c in comparisons if c.treatment == t], frame=frame)
+        decide_across(p, member, [c for c in comparisons if c.treatment == t], indexed=indexed, frame=frame)
         for t, p, member in zip(treatments, pooled, members, strict=True)
     )
 

@@ -356,6 +356,13 @@ def pair(
     )
 
 
+def finished_scores(indexed: Indexed, variant: str, setting: str, endpoint: str) -> tuple[float, ...]:
+    """Scores of all finished cells of a variant in a setting, by seed, whether or not they have a partner."""
+    seeds = sorted(seed for v, where, seed in indexed.cells if (v, where) == (variant, setting))
+    cells = [_finished(indexed, variant, setting, seed)[0] for seed in seeds]
+    return tuple(indexed.scores.get(c.cell, {}).get(endpoint, math.nan) for c in cells if c is not None)
+
+
 def _finished(indexed: Indexed, variant: str, setting: str, seed: int) -> tuple[CellRecord | None, str | None]:
     """The finished cell of a key, and the conflict if two finished cells disagree."""
     cells = [c for c in indexed.cells.get((variant, setting, seed), ()) if c.state == schema.STATE_FINISHED]

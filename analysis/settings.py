@@ -138,13 +138,15 @@ def simpson(baseline: Sequence[ArrayLike], treatment: Sequence[ArrayLike]) -> Si
     """Flag a pooled unpaired difference whose sign is against that of every setting.
 
     Args:
-        baseline: Scores per setting.
+        baseline: Scores per setting, paired or not; a setting that one side lacks is left out of the pool.
         treatment: The same for the treatment, settings in the same order.
     """
-    a, b = [finite(v) for v in baseline], [finite(v) for v in treatment]
-    within = [float(y.mean() - x.mean()) if x.size and y.size else None for x, y in zip(a, b, strict=True)]
-    all_a, all_b = np.concatenate([*a, np.empty(0)]), np.concatenate([*b, np.empty(0)])
-    pooled = float(all_b.mean() - all_a.mean()) if all_a.size and all_b.size else None
+    both = [(finite(x), finite(y)) for x, y in zip(baseline, treatment, strict=True)]
+    within = [float(y.mean() - x.mean()) if x.size and y.size else None for x, y in both]
+    shared = [(x, y) for x, y in both if x.size and y.size]
+    pooled = None
+    if shared:
+        pooled = float(np.concatenate([y for _, y in shared]).mean() - np.concatenate([x for x, _ in shared]).mean())
     known = [w for w in within if w is not None]
     test = sign_test(known)
     reversal = (

@@ -16,7 +16,7 @@ from analysis.equivalence import effect_at_margin
 from analysis.findings import AcrossEndpoint, AcrossSettings, StudyFindings
 from analysis.pairing import index
 from analysis.plan import AnalysisPlan
-from analysis.settings import seed_weights
+from analysis.settings import seed_weights, simpson
 from analysis.stopping import StoppingRule, stopping_point
 from analysis.tidy import Results
 from tests.analysis.studies import study
@@ -108,3 +108,19 @@ def test_balanced_settings_leave_every_weight_at_one() -> None:
     assert weights == pytest.approx((3 * (1 / 3 + 1) / 2, 0.5, 0.5))
     d = [0.0004, -0.0003, 0.0002, 0.0001]
     assert effect_at_margin(d, margin=0.001) == pytest.approx(0.001 / np.std(d, ddof=1))
+
+
+def test_the_simpson_flag_looks_at_scores_before_pairing() -> None:
+    nan = float("nan")
+    a = {"s1": [0.9] * 8, "s2": [0.7] * 2 + [nan] * 6}
+    b = {"s1": [0.91] * 2 + [nan] * 6, "s2": [0.71] * 8}
+    _, e = across(recorded({s: {"a": a[s], "b": b[s]} for s in a}))
+    assert [row.n_pairs for row in e.rows] == [2, 2]
+    assert e.pooled_unpaired_difference == pytest.approx(-0.11)
+    assert e.simpson
+
+
+def test_a_setting_of_one_variant_is_not_pooled() -> None:
+    found = simpson([[0.9, 0.9], [0.1]], [[0.91, 0.91], []])
+    assert found.pooled == pytest.approx(0.01)
+    assert (found.within[1], found.reversal) == (None, False)
