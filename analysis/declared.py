@@ -41,7 +41,7 @@ def plan_in_force(
     reasons = [
         *_changes(results, asked, primary=primary, default=default, baseline=chosen),
         *_extended_after_looking(results, asked),
-        *_selection(results),
+        *_selection(results, primary),
     ]
     declared = results.declared_plan
     return PlanUsed(
@@ -118,7 +118,8 @@ def _extended_after_looking(results: Results, asked: AnalysisPlan) -> Iterable[s
             seeds[study] |= now
 
 
-def _selection(results: Results) -> Iterable[str]:
+def _selection(results: Results, primary: Sequence[str]) -> Iterable[str]:
+    """What a search did that it must not: settings come from validation and tuning seeds, the comparison from test."""
     search = results.search
     if not search:
         return
@@ -127,8 +128,17 @@ def _selection(results: Results) -> Iterable[str]:
     compared = {c.seed for c in results.cells}
     bias = selection_bias(max(budget.values(), default=1))
     size = f"the best of {max(budget.values())} equal settings flatters by {bias:.2f} SD" if budget else "size unknown"
-    if search.get("split") == "test":
-        yield f"settings were chosen on the test split ({size})"
+    split = search.get("split")
+    if split != "validation":
+        on = f"on the {split} split" if split else "on an unknown split"
+        yield f"settings were chosen {on}, not on validation ({size})"
+    elsewhere = [e for e in primary if schema.parse_endpoint(e).split != "test"]
+    if elsewhere:
+        yield f"settings were chosen by a search, and {', '.join(elsewhere)} is not on the test split ({size})"
+    if not tuned:
+        yield f"the seeds on which settings were chosen are unknown ({size})"
+    if not budget:
+        yield "the budgets of the search are unknown"
     reused = sorted(tuned & compared)
     if reused:
         yield f"seeds {', '.join(map(str, reused))} were also used to choose the settings ({size})"
