@@ -10,7 +10,7 @@ import numpy as np
 from analysis import paired, sequential, settings
 from analysis.comparison import Draft
 from analysis.crossed import Crossed, crossed_over_settings
-from analysis.endpoint import Frame, Measured, Ruled, crossed_finding, equivalence_finding, rule
+from analysis.endpoint import Frame, Measured, Ruled, crossed_finding, equivalence_finding, joint_floor, rule
 from analysis.equivalence import equivalence
 from analysis.findings import AcrossEndpoint, AcrossSettings, Comparison, EquivalenceFinding, MetaAnalysis, SettingRow
 from analysis.headline import leading, sentence_of
@@ -194,7 +194,8 @@ def _endpoint(
         if fixed
         else None,
         adjusted_p=member.adjusted[j] if fixed and column[0].primary else None,
-        p_floor=sign.p_floor,
+        p_floor=joint_floor(d, 1),
+        adjusted_floor=joint_floor(d, member.factor) if fixed and column[0].primary else None,
         wins=sign.wins,
         losses=sign.losses,
         ties=sign.ties,

@@ -267,8 +267,8 @@ def _many_variants(
                             first=names[p.i],
                             second=names[p.j],
                             mean_difference=p.mean_difference or 0.0,
-                            sign_flip_p=p.raw,
-                            holm_p=p.holm,
+                            sign_flip_p=None if frame.sequential else p.raw,
+                            holm_p=None if frame.sequential else p.holm,
                         )
                         for p in pairs
                     ),

@@ -109,7 +109,7 @@ def measure(
         crossed_missing=_missing(found, d.size),
         influence=part,
         bootstrap=_bootstrap(d, found, frame) if primary else None,
-        one_pair=_one_pair(endpoint, cells, examples) if d.size == 1 else None,
+        one_pair=_one_pair(endpoint, cells, examples, fixed=not frame.sequential) if d.size == 1 else None,
         equivalence=None if margin is None else equivalence(d, margin=margin, alpha=frame.plan.alpha, rng=frame.signs),
         disagreements=(*found.disagreements, *_partly(found, endpoint.split)),
     )
@@ -135,7 +135,7 @@ def _bootstrap(d: Floats, found: PairInfluence, frame: Frame) -> Interval | None
 
 
 def _one_pair(
-    endpoint: schema.Endpoint, cells: Sequence[tuple[str, ...]], examples: ExampleStore
+    endpoint: schema.Endpoint, cells: Sequence[tuple[str, ...]], examples: ExampleStore, *, fixed: bool
 ) -> OnePairFinding | None:
     tables = [examples.predictions(side[0], endpoint.split) for side in cells]
     if endpoint.statistic not in schema.CORRELATIONS or tables[0] is None or tables[1] is None:
@@ -159,9 +159,9 @@ def _one_pair(
         correlation_between=float(r[1, 2]),
         zou_ci95=tests.zou_ci95,
         steiger_z=tests.steiger_z,
-        steiger_p=tests.steiger_p,
+        steiger_p=tests.steiger_p if fixed else None,
         williams_t=tests.williams_t,
-        williams_p=tests.williams_p,
+        williams_p=tests.williams_p if fixed else None,
         jackknife_se=brute.jackknife_se if brute else None,
     )
 

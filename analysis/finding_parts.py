@@ -131,6 +131,7 @@ class OnePairFinding:
     zou_ci95: Interval | None
     steiger_z: float | None
     steiger_p: float | None
+    """None in a sequential study, as every fixed-n p-value."""
     williams_t: float | None
     williams_p: float | None
     jackknife_se: float | None

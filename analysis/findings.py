@@ -193,7 +193,7 @@ class AcrossEndpoint:
     """Whole seeds flipped jointly over their settings; None in a sequential study."""
     adjusted_p: float | None
     p_floor: float
-    """Over distinct seeds."""
+    """Smallest pooled p that the untied distinct seeds can give."""
     wins: int
     """Distinct seeds whose mean over settings favours the treatment."""
     losses: int
@@ -221,6 +221,8 @@ class AcrossEndpoint:
     e_threshold: float | None
     verdict: Verdict | None
     sentence: str
+    adjusted_floor: float | None = None
+    """The smallest adjusted_p that these seeds can give: Holm's factor counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +245,9 @@ class VariantPair:
     second: str
     mean_difference: float
     """second minus first."""
-    sign_flip_p: float
-    holm_p: float
+    sign_flip_p: float | None
+    """None in a sequential study, as every fixed-n p-value."""
+    holm_p: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,9 +118,9 @@ class Report:
     def note_detail(self) -> dict[str, Any]:
         """What the study run remembers of this report: how much it could have decided."""
         primaries = [found for c in self.findings.comparisons for found in c.endpoints if found.primary]
-        floors = [found.p_floor if found.adjusted_floor is None else found.adjusted_floor for found in primaries]
         across = [found for a in self.findings.across_settings for found in a.endpoints if found.primary]
-        floors += [found.p_floor for found in across]
+        floors = [found.p_floor if found.adjusted_floor is None else found.adjusted_floor for found in primaries]
+        floors += [found.p_floor if found.adjusted_floor is None else found.adjusted_floor for found in across]
         return {
             "pairs": max((found.n_pairs for found in primaries), default=0),
             "could_reach_alpha": any(floor <= self.findings.plan.alpha for floor in floors),

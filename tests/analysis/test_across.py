@@ -16,6 +16,7 @@ from analysis.equivalence import effect_at_margin
 from analysis.findings import AcrossEndpoint, AcrossSettings, StudyFindings
 from analysis.pairing import index
 from analysis.plan import AnalysisPlan
+from analysis.reporting import Report
 from analysis.settings import seed_weights, simpson
 from analysis.stopping import StoppingRule, stopping_point
 from analysis.tidy import Results
@@ -124,3 +125,12 @@ def test_a_setting_of_one_variant_is_not_pooled() -> None:
     found = simpson([[0.9, 0.9], [0.1]], [[0.91, 0.91], []])
     assert found.pooled == pytest.approx(0.01)
     assert (found.within[1], found.reversal) == (None, False)
+
+
+def test_the_floor_counts_the_comparisons_in_play() -> None:
+    own = {"a": [0.8] * 5, "b": [0.81] * 5, "c": [0.82] * 5}
+    found = findings(recorded({"s1": own, "s2": own}))
+    for one in found.across_settings:
+        e = one.endpoints[0]
+        assert (e.pooled_sign_flip_p, e.p_floor, e.adjusted_p, e.adjusted_floor) == (0.0625, 0.0625, 0.125, 0.125)
+    assert not Report(findings=found).note_detail()["could_reach_alpha"]

@@ -12,7 +12,7 @@ from analysis.findings import StudyFindings
 from analysis.plan import AnalysisPlan
 from analysis.power import WIN_RATES, seeds_needed, seeds_needed_t
 from analysis.tidy import Results
-from tests.analysis.studies import study
+from tests.analysis.studies import predicted_study, study
 
 E64 = "test/spearman_64"
 BASE = [0.80, 0.81, 0.79, 0.805, 0.80, 0.795, 0.8, 0.802]
@@ -50,3 +50,17 @@ def test_advice_counts_the_comparisons_in_play() -> None:
         sd = c.endpoints[0].sd_difference
         assert sd is not None
         assert c.advice.seeds_at_margin == seeds_needed_t(0.001 / sd, alpha=0.025)
+
+
+def test_a_sequential_study_shows_no_fixed_p_of_all_pairs_nor_of_one_pair() -> None:
+    sequential = AnalysisPlan(stopping="sequential")
+    many = findings(several(6, "b", "c"), sequential, all_pairs=True).many_variants[0]
+    assert [(p.sign_flip_p, p.holm_p) for p in many.pairs] == [(None, None)] * 3
+    one, fixed = (
+        findings(predicted_study(shifts=[0.3]), plan, baseline="base").comparisons[0].endpoints[0].one_pair
+        for plan in (sequential, AnalysisPlan())
+    )
+    assert one is not None
+    assert fixed is not None
+    assert (one.steiger_p, one.williams_p, one.zou_ci95) == (None, None, fixed.zou_ci95)
+    assert fixed.steiger_p is not None
