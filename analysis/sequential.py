@@ -279,7 +279,13 @@ def stream_state(stream: Stream, *, alpha: float, margin: float | None, hypothes
 
 
 def decide_sequential(
-    streams: Sequence[Stream], *, alpha: float, margin: float | None, seeds: int, max_seeds: int | None
+    streams: Sequence[Stream],
+    *,
+    alpha: float,
+    margin: float | None,
+    seeds: int,
+    max_seeds: int | None,
+    refused: Mapping[str, str] | None = None,
 ) -> SequentialDecision:
     """Stop or go on: the study stops when no comparison is undecided, or at its limit of seeds.
 
@@ -291,11 +297,16 @@ def decide_sequential(
         margin: Declared margin, or None.
         seeds: Seeds run so far.
         max_seeds: Where the study stops undecided; None: no limit.
+        refused: Treatment -> why it cannot be compared, whatever further seeds show; it still counts in m.
     """
+    refused = refused or {}
     states = [stream_state(s, alpha=alpha, margin=margin, hypotheses=len(streams)) for s in streams]
     treatments = list(dict.fromkeys(s.treatment for s in states))
     open_treatments, waits, verdicts = [], [], []
+    refusals = "".join(f"; {treatment} is refused ({why})" for treatment, why in refused.items())
     for treatment in treatments:
+        if treatment in refused:
+            continue
         own = [s for s in states if s.treatment == treatment]
         moved = [s for s in own if s.decided in ("better", "worse")]
         if moved:
@@ -309,10 +320,11 @@ def decide_sequential(
     still = ", ".join(open_treatments)
     if not open_treatments:
         why = f"decided after {seeds} seeds: " + "; ".join(verdicts) if verdicts else "there is nothing to compare"
+        why += refusals
         return SequentialDecision(stop=True, decided=bool(verdicts), why=why, states=tuple(states), seeds_to_go=0)
     to_go = None if any(w is None for w in waits) else max(w for w in waits if w is not None)
     if max_seeds is not None and seeds >= max_seeds:
-        why = f"the limit of {max_seeds} seeds is reached; {still} undecided"
+        why = f"the limit of {max_seeds} seeds is reached; {still} undecided{refusals}"
         return SequentialDecision(stop=True, decided=False, why=why, states=tuple(states), seeds_to_go=to_go)
-    why = f"after {seeds} seeds {still} undecided: E has not reached {states[0].e_threshold:g}"
+    why = f"after {seeds} seeds {still} undecided: E has not reached {states[0].e_threshold:g}{refusals}"
     return SequentialDecision(stop=False, decided=False, why=why, states=tuple(states), seeds_to_go=to_go)

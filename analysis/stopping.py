@@ -63,6 +63,8 @@ class _Endpoint:
     treatment_failed: frozenset[int]
     """Seeds on which only the treatment failed by itself, in any setting."""
     baseline_failed: frozenset[int]
+    conflicts: Mapping[int, str]
+    """Seed -> which of its keys has two different scores: from there on the treatment is refused."""
 
 
 def stopping_point(
@@ -146,8 +148,9 @@ def until_stopped(results: Results, rule: StoppingRule, *, allow_unverified: boo
 
 def _decide(endpoints: Sequence[_Endpoint], rule: StoppingRule, seeds: Sequence[int]) -> SequentialDecision:
     streams = [_stream(one, set(seeds)) for one in endpoints]
+    refused = {one.treatment: text for one in endpoints for seed, text in one.conflicts.items() if seed in seeds}
     decision = decide_sequential(
-        streams, alpha=rule.alpha, margin=rule.margin, seeds=len(seeds), max_seeds=rule.max_seeds
+        streams, alpha=rule.alpha, margin=rule.margin, seeds=len(seeds), max_seeds=rule.max_seeds, refused=refused
     )
     if not decision.stop and len(seeds) >= SUSPICIOUS_ZEROS and all(_only_zeros(state) for state in decision.states):
         why = f"all differences of {len(seeds)} seeds are exactly 0: was one training evaluated twice?"
@@ -178,6 +181,14 @@ def _endpoints(
         side: frozenset(drop.seed for drop in dropped if drop.loss_for == side) for side in (treatment, rule.baseline)
     }
 
+    conflicts = {
+        drop.seed: drop.reason
+        for one in by_setting.values()
+        if one.conflict
+        for drop in one.dropped
+        if drop.reason == one.conflict
+    }
+
     def scores(endpoint: str, *, of_treatment: bool) -> dict[tuple[str, int], float]:
         return {
             (setting, seed): value
@@ -196,6 +207,7 @@ def _endpoints(
             baseline_scores=scores(endpoint, of_treatment=False),
             treatment_failed=failed[treatment],
             baseline_failed=failed[rule.baseline],
+            conflicts=conflicts,
         )
         for endpoint in rule.primary
     ]
@@ -205,6 +217,8 @@ def _stream(one: _Endpoint, seeds: set[int]) -> Stream:
     def among(scores: _Scores) -> dict[tuple[str, int], float]:
         return {key: value for key, value in scores.items() if key[1] in seeds}
 
+    if seeds & one.conflicts.keys():
+        return Stream(treatment=one.treatment, endpoint=one.endpoint, differences=())
     return Stream(
         treatment=one.treatment,
         endpoint=one.endpoint,

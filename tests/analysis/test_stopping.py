@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.compare_study import compare
 from analysis.pairing import index
 from analysis.plan import AnalysisPlan
+from analysis.sequential import Stream, decide_sequential
 from analysis.stopping import StoppingPoint, StoppingRule, leading_seeds, stopping_point, until_stopped
 from analysis.tidy import Results
 from tests.analysis.studies import study
@@ -107,3 +110,39 @@ def test_a_seed_that_only_one_variant_failed_is_its_loss() -> None:
 @pytest.mark.parametrize(("waiting", "leading"), [((), (1, 2, 5, 9)), ((5,), (1, 2)), ((1,), ()), ((9, 2), (1,))])
 def test_leading_seeds_are_ascending_and_end_before_a_gap(waiting: tuple[int, ...], leading: tuple[int, ...]) -> None:
     assert leading_seeds([5, 1, 9, 2], waiting) == leading
+
+
+def clashing(seed: int) -> Results:
+    """Eight seeds that all agree; the treatment has two different scores on one of them."""
+    one = results([1] * 8)
+    row = (f"new-s{seed}-default", "new", seed, "default", "test/spearman", 64, 0.1)
+    table = pd.concat([one.table, pd.DataFrame([row], columns=one.table.columns)], ignore_index=True)
+    return dataclasses.replace(one, table=table)
+
+
+def test_a_conflict_refuses_the_treatment_and_says_so() -> None:
+    found = point(clashing(3))
+    assert (found.decision.stop, found.decision.decided, found.seeds) == (True, False, (0, 1, 2, 3))
+    assert "new is refused" in found.decision.why
+    assert "two different scores" in found.decision.why
+    assert found.decision.states[0].decided is None
+    declared = AnalysisPlan(primary=(ENDPOINT,), stopping="sequential")
+    report = compare(clashing(3), plan=declared, baseline="base", allow_unverified=False, rng=np.random.default_rng(0))
+    assert report.comparisons[0].verdict == "cannot_decide"
+
+
+def test_a_conflict_beyond_the_decision_changes_nothing() -> None:
+    assert point(clashing(7)).decision == point(results([1] * 7)).decision
+
+
+def test_a_refused_treatment_leaves_the_others_to_be_decided() -> None:
+    streams = [
+        Stream(treatment="b", endpoint="e", differences=()),
+        Stream(treatment="c", endpoint="e", differences=(0.1,) * 9),
+    ]
+    found = decide_sequential(
+        streams, alpha=0.05, margin=None, seeds=9, max_seeds=None, refused={"b": "two different scores"}
+    )
+    assert (found.stop, found.decided) == (True, True)
+    assert "c is better" in found.why
+    assert found.why.endswith("b is refused (two different scores)")
