@@ -287,6 +287,7 @@ def rule(
             power_at_margin=found.power_at_margin,
             seeds_at_margin=seeds_at_margin(d, frame, factor, weights),
             sequential=frame.sequential,
+            hypotheses=frame.hypotheses,
         ),
     )
 

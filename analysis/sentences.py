@@ -90,6 +90,7 @@ def verdict_sentence(
     power_at_margin: float | None = None,
     seeds_at_margin: int | None = None,
     sequential: bool = False,
+    hypotheses: int = 1,
 ) -> str:
     """One sentence for one verdict.
 
@@ -117,11 +118,15 @@ def verdict_sentence(
         power_at_margin: Power of the t test at the margin.
         seeds_at_margin: Seeds for 80% of it.
         sequential: A sequential study.
+        hypotheses: Primary endpoints x comparisons for which the crossed interval holds at once.
     """
     favour = counts(wins, losses, ties, treatment, baseline)
     mean_text = signed(mean)
     pair = f"{treatment} and {baseline}"
-    over = f"95% interval over seeds and test examples {interval_text(crossed)}" if crossed else ""
+    kind = "95% interval over seeds and test examples"
+    if hypotheses > 1:
+        kind = f"interval over seeds and test examples, 95% jointly over {hypotheses} endpoints,"
+    over = f"{kind} {interval_text(crossed)}" if crossed else ""
     if verdict == "cannot_decide":
         if conflict:
             why = conflict

@@ -216,7 +216,7 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
         rows=tuple(cells),
         caption="Variances of the mean difference (seed x example: per seed, inside the first). `left by infinite"
         " seeds`: half width of the 95% interval that more seeds cannot shrink; `examples to see it`: about how many"
-        " test pairs would bring it below the observed difference.",
+        " test pairs would bring it below the observed difference (for all primaries jointly).",
     )
 
 

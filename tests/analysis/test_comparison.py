@@ -64,3 +64,17 @@ def test_a_sequential_study_shows_no_fixed_p_of_all_pairs_nor_of_one_pair() -> N
     assert fixed is not None
     assert (one.steiger_p, one.williams_p, one.zou_ci95) == (None, None, fixed.zou_ci95)
     assert fixed.steiger_p is not None
+
+
+@pytest.mark.parametrize("dims", [(64,), (32, 64, 128, 256)])
+def test_the_interval_of_the_sentence_is_labelled_as_what_it_is(dims: tuple[int, ...]) -> None:
+    results = predicted_study(shifts=[0.03 + 0.001 * i for i in range(8)], dims=dims, examples=200)
+    plan = AnalysisPlan(primary=tuple(f"test/spearman_{d}" for d in dims))
+    e = findings(results, plan, baseline="base").comparisons[0].endpoints[0]
+    assert e.crossed is not None
+    assert e.crossed.ci95_joint is not None
+    low, high = e.crossed.ci95_joint
+    kind = "95% interval over seeds and test examples"
+    if len(dims) == 4:
+        kind = "interval over seeds and test examples, 95% jointly over 4 endpoints,"
+    assert f"; {kind} {low:+.4f} to {high:+.4f})" in e.sentence
