@@ -11,10 +11,16 @@ from dataclasses import dataclass
 
 from scipy import stats
 
+ROUNDING = 1e-12
+"""A determinant this far below 0 is rounding."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DependentCorrelations:
-    """Tests and interval of r_first - r_second; None where undefined (a correlation of 1, too few examples)."""
+    """Tests and interval of r_first - r_second.
+
+    None where undefined: a correlation of 1, too few examples, correlations that no three variables can have.
+    """
 
     zou_ci95: tuple[float, float] | None
     steiger_z: float | None
@@ -32,15 +38,10 @@ def dependent_correlations(r_first: float, r_second: float, r_between: float, n:
         r_between: Correlation of the two variants' predictions.
         n: Test examples.
     """
-    defined = n > 3 and all(math.isfinite(r) and abs(r) <= 1 for r in (r_first, r_second, r_between))
-    z, t = (
-        (_steiger_z(r_first, r_second, r_between, n), _williams_t(r_first, r_second, r_between, n))
-        if defined
-        else (
-            None,
-            None,
-        )
-    )
+    known = n > 3 and all(math.isfinite(r) and abs(r) <= 1 for r in (r_first, r_second, r_between))
+    defined = known and _determinant(r_first, r_second, r_between) >= -ROUNDING
+    z = _steiger_z(r_first, r_second, r_between, n) if defined else None
+    t = _williams_t(r_first, r_second, r_between, n) if defined else None
     return DependentCorrelations(
         zou_ci95=_zou(r_first, r_second, r_between, n) if defined else None,
         steiger_z=z,
@@ -48,6 +49,11 @@ def dependent_correlations(r_first: float, r_second: float, r_between: float, n:
         williams_t=t,
         williams_p=None if t is None else float(2 * stats.t.sf(abs(t), n - 3)),
     )
+
+
+def _determinant(r1: float, r2: float, r: float) -> float:
+    """Of the matrix of the three correlations; below 0 they contradict each other."""
+    return 1 - r1**2 - r2**2 - r**2 + 2 * r1 * r2 * r
 
 
 def _steiger_z(r1: float, r2: float, r: float, n: int) -> float | None:
@@ -61,9 +67,8 @@ def _steiger_z(r1: float, r2: float, r: float, n: int) -> float | None:
 
 
 def _williams_t(r1: float, r2: float, r: float, n: int) -> float | None:
-    determinant = 1 - r1**2 - r2**2 - r**2 + 2 * r1 * r2 * r
-    spread = 2 * (n - 1) / (n - 3) * determinant + ((r1 + r2) / 2) ** 2 * (1 - r) ** 3
-    if spread <= 1e-15 or r <= -1:
+    spread = 2 * (n - 1) / (n - 3) * max(_determinant(r1, r2, r), 0.0) + ((r1 + r2) / 2) ** 2 * (1 - r) ** 3
+    if spread <= 1e-15 or abs(r) >= 1:
         return None
     return (r1 - r2) * math.sqrt((n - 1) * (1 + r) / spread)
 
