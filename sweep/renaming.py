@@ -70,7 +70,10 @@ def follow_names(
                 RUN_NAME_TAG: f"{cell.variant}-s{seed}-{cell.setting}",
             },
         )
-        names[f"{variant}, {setting}", f"{cell.variant}, {cell.setting}"] += 1
+        same_setting = setting == cell.setting
+        before = variant if same_setting else f"{variant} in setting {setting}"
+        now = cell.variant if same_setting else f"{cell.variant} in setting {cell.setting}"
+        names[before, now] += 1
     for (before, now), count in names.items():
-        say(f"note: {before} is now called {now}: {count} recorded under the new name, none trained again")
+        say(f"note: {before} is now called {now}: {count} recorded cells renamed, none trained again")
     return names.total()

@@ -194,7 +194,7 @@ def test_a_renamed_variant_is_no_other_cell_and_everything_reads_under_the_new_n
     assert told(2, "a", a=plain, b=better) == (["a", "b"], "a", [("b", "a", 2)])
     first = recorded()
     assert told(2, "aa", b=better, aa=plain) == (["aa", "b"], "aa", [("b", "aa", 2)])
-    assert "a, default is now called aa, default: 2 recorded under the new name" in capsys.readouterr().err
+    assert "a is now called aa: 2 recorded cells renamed, none trained again" in capsys.readouterr().err
     assert {run.run_id for run in recorded()} == {run.run_id for run in first}
     assert names(recorded(), "FINISHED") == ["aa0", "aa1", "b0", "b1"]
     assert {run.tags["mlflow.runName"] for run in recorded() if run.label[0] == "aa"} == {

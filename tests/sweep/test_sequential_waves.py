@@ -141,6 +141,19 @@ def test_resumed_anywhere_the_decision_is_the_same(
     assert again.seeds == decision.seeds
 
 
+def test_a_renamed_variant_does_not_change_the_decision(tmp_path: Path, play: Callable[..., Played]) -> None:
+    """Not even before its runs have the new name."""
+    played = play(declared(tmp_path))
+    before = played.to_the_end(played.command()).standing
+    path = played.study.path
+    path.write_text(path.read_text().replace("base:", "plain:"))
+    played.study = load_study(path)
+    assert played.study.baseline == "plain"
+    after = played.command().standing
+    assert after.decision == before.decision
+    assert after.seeds == before.seeds
+
+
 @pytest.mark.parametrize("slots", [1, 4, 10, 16])
 def test_more_slots_train_more_but_decide_the_same(tmp_path: Path, play: Callable[..., Played], slots: int) -> None:
     def sign(seed: int) -> float:
