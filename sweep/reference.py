@@ -65,7 +65,8 @@ _RULES = """\
   everything that is installed.
 - Keys are read as written, so a variant may be called `no` or `1`; a key given twice is an error; `2e-5` is a number.
 - The study's name, labels, resources and `analysis` are no part of a cell's identity: change them, and nothing is
-  trained again. Any other change makes other cells.
+  trained again. Any other change makes other cells. After a renaming, the next `sweep run` gives recorded runs the new
+  names (and keeps the first one as `sweep.first_variant`); the report reads under them, the declared baseline too.
 """
 
 _EXAMPLE = """\
