@@ -335,11 +335,12 @@ def pair(
     for side, cells in ((treatment, [t for _, t, _ in used]), (baseline, [b for _, _, b in used])):
         rows = [indexed.scores.get(cell.cell, {}) for cell in cells]
         per_side[side] = {e: tuple(row.get(e, math.nan) for row in rows) for e in indexed.endpoints}
-    for i, (seed, _, _) in enumerate(used):
+    for i, (seed, t, b) in enumerate(used):
         for endpoint in indexed.endpoints:
             lacking = [v for v in variants if math.isnan(per_side[v][endpoint][i])]
             elsewhere = any(not math.isnan(x) for v in variants for x in per_side[v][endpoint])
-            if lacking and elsewhere:
+            asked = any(endpoint in indexed.scores.get(cell.cell, {}) for cell in (t, b))  # a NaN was recorded
+            if lacking and (elsewhere or asked):
                 text = f"the score {endpoint} of {' and '.join(lacking)} is missing or NaN"
                 dropped.append(DroppedSeed(seed=seed, reason=text))
     first = used[0] if used else None

@@ -78,3 +78,13 @@ def test_the_interval_of_the_sentence_is_labelled_as_what_it_is(dims: tuple[int,
     if len(dims) == 4:
         kind = "interval over seeds and test examples, 95% jointly over 4 endpoints,"
     assert f"; {kind} {low:+.4f} to {high:+.4f})" in e.sentence
+
+
+def test_a_score_that_is_nan_for_both_variants_is_listed() -> None:
+    nan = float("nan")
+    f = findings(study({"a": {E64: [nan, 0.8]}, "b": {E64: [nan, 0.81]}}))
+    assert [(d.seed, d.reason) for d in f.comparisons[0].dropped] == [
+        (0, f"the score {E64} of b and a is missing or NaN")
+    ]
+    nothing = findings(study({"a": {E64: [nan, nan]}, "b": {E64: [nan, nan]}})).comparisons[0]
+    assert [d.seed for d in nothing.dropped] == [0, 1]
