@@ -39,11 +39,16 @@ def _rng() -> np.random.Generator:
 
 
 def _numbers(values: Any) -> np.ndarray:
-    """None becomes NaN, also inside nested lists."""
-    return np.array(values, dtype=np.float64)
+    """None becomes NaN, also inside nested lists; nothing at all is empty."""
+    return np.array([] if values is None else values, dtype=np.float64)
 
 
-def _groups(values: Mapping[str, Sequence[float]] | Sequence[Sequence[float]]) -> list[np.ndarray]:
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _groups(values: Mapping[str, Sequence[float]] | Sequence[Sequence[float]] | None) -> list[np.ndarray]:
+    values = [] if values is None else values
     return [_numbers(v) for v in (values.values() if isinstance(values, Mapping) else values)]
 
 
@@ -82,7 +87,8 @@ def p_value_floor(i: Inputs) -> dict[str, Any]:
 
 
 def minimum_seeds(i: Inputs) -> dict[str, Any]:
-    found = _each(i, ["alpha", "m"], power.minimum_seeds)
+    given = {"alpha": i.get("alpha", 0.05), "m": i.get("m", 1)}
+    found = _each(given, ["alpha", "m"], power.minimum_seeds)
     if isinstance(found, list):
         return {"holm": [f.holm for f in found], "max_t": [f.joint for f in found]}
     return {"holm": found.holm, "max_t": found.joint}
@@ -139,7 +145,7 @@ def bca_interval(i: Inputs) -> dict[str, Any]:
 
 
 def holm(i: Inputs) -> dict[str, Any]:
-    return {"adjusted": joint.holm(i["p_values"])}
+    return {"adjusted": joint.holm(i.get("p_values", []))}
 
 
 def max_t_sign_flip(i: Inputs) -> dict[str, Any]:
@@ -147,6 +153,9 @@ def max_t_sign_flip(i: Inputs) -> dict[str, Any]:
 
 
 def equivalence_case(i: Inputs) -> dict[str, Any]:
+    if i["margin"] is None:
+        ci90 = paired.t_interval(_numbers(i[D]), 0.90)
+        return {"tost_p": None, "exact_p": None, "ci90": ci90, "equivalent": False}
     e = equivalence.equivalence(_numbers(i[D]), margin=i["margin"], alpha=i.get("alpha", 0.05), rng=_rng())
     return {"tost_p": e.tost_p, "exact_p": e.exact_p, "ci90": e.ci90, "equivalent": e.equivalent}
 
@@ -185,7 +194,8 @@ def paired_correlation_difference(i: Inputs) -> dict[str, Any]:
 
 
 def dependent_correlations(i: Inputs) -> dict[str, Any]:
-    return asdict(dependent.dependent_correlations(i["r_label_A"], i["r_label_B"], i["r_A_B"], i["n"]))
+    first, second, between = (_number(i[name]) for name in ("r_label_A", "r_label_B", "r_A_B"))
+    return asdict(dependent.dependent_correlations(first, second, between, i.get("n", 0)))
 
 
 def meta_analysis(i: Inputs) -> dict[str, Any]:
@@ -228,7 +238,7 @@ def cluster_sign_test(i: Inputs) -> dict[str, Any]:
 
 
 def simpson_flag(i: Inputs) -> dict[str, Any]:
-    a, b = i["scores_A"], i["scores_B"]
+    a, b = i.get("scores_A", {}), i.get("scores_B", {})
     names = list(dict.fromkeys((*a, *b)))
     s = settings.simpson([_numbers(a.get(n, [])) for n in names], [_numbers(b.get(n, [])) for n in names])
     return {"within_setting_difference": s.within, "pooled_difference": s.pooled, "reversal": s.reversal}
@@ -308,7 +318,7 @@ def pair_trials(i: Inputs) -> dict[str, Any]:
     if "records" in i:
         sides = {v: [(_seed(s), x) for name, s, x in i["records"] if name == v] for v in ("A", "B")}
     else:
-        sides = {v: [(_seed(s), x) for s, x in i[v].items()] for v in ("A", "B")}
+        sides = {v: [(_seed(s), x) for s, x in i.get(v, {}).items()] for v in ("A", "B")}
     pairs = pairing.pair_scores(sides["A"], sides["B"])
     test = paired.sign_test(_numbers(pairs.treatment) - _numbers(pairs.baseline))
     return {
@@ -363,10 +373,17 @@ FUNCTIONS: dict[str, Callable[[Inputs], dict[str, Any]]] = {
 def evaluate(function: str, inputs: dict[str, Any]) -> dict[str, Any]:
     """Results of one reference function; NaN and undefined are None, tuples are lists.
 
+    An input that is None counts as not given: its default holds, and what is needed and missing is undefined.
+
     Raises:
         KeyError: no such function.
     """
-    return _plain(FUNCTIONS[function](inputs))
+    return _plain(FUNCTIONS[function](_Given({k: v for k, v in inputs.items() if v is not None})))
+
+
+class _Given(dict[str, Any]):
+    def __missing__(self, name: str) -> None:
+        return None
 
 
 def _plain(value: Any) -> Any:

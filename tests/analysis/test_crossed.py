@@ -158,3 +158,12 @@ def test_several_hypotheses_widen_what_infinite_seeds_leave() -> None:
         assert half == pytest.approx(stats.t.ppf(1 - 0.025 / m, 49) * shared)
         assert found.blocked_by_examples(hypotheses=m) == (abs(found.mean) <= half)
         assert found.examples_needed(hypotheses=m) == int(np.ceil(50 * (half / found.mean) ** 2))
+
+
+def test_rounding_leaves_no_interaction_variance() -> None:
+    """Seeds that all move every example alike: one row, shifted by what floats can hold."""
+    row = np.random.default_rng(5).normal(size=30)
+    found = crossed_linear([row + 0.1, row + 0.2, row + 0.3, row + 0.7])
+    assert found is not None
+    assert found.interaction_variance_per_seed == 0.0
+    assert found.shared_example_variance == pytest.approx(row.var(ddof=1) / 30)

@@ -35,3 +35,29 @@ def test_against_worked_cases(case: dict[str, Any]) -> None:
     for key, expected in case["expected"].items():
         assert key in got
         assert agrees(got[key], expected, case["rtol"], case["atol"]), (key, got[key], expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "expected"),
+    [
+        ("sign_test", {"differences_B_minus_A": [0.1, 0.2], "tie_tolerance": None}, {"n_favour_B": 2}),
+        ("sign_test", {"differences_B_minus_A": None}, {"n_used": 0, "p_value": 1.0}),
+        ("minimum_seeds", {"m": 4}, {"max_t": 6, "holm": 8}),
+        ("minimum_seeds", {"m": 4, "alpha": None}, {"max_t": 6, "holm": 8}),
+        ("equivalence", {"differences_B_minus_A": [0.1, 0.2], "margin": None}, {"equivalent": False, "tost_p": None}),
+        ("verdict", {"differences_B_minus_A": [0.1] * 6, "alpha": None}, {"verdict": "better_on_this_test_set"}),
+        ("dependent_correlations", {"r_label_A": 0.5, "r_label_B": None, "r_A_B": 0.4, "n": 40}, {"steiger_z": None}),
+        ("pair_trials", {"A": {"1": 0.1}, "B": None}, {"n_pairs": 0, "dropped": [1]}),
+        ("crossed_interval", {"seed_by_example": [[0.1, 0.3]]}, {"mean": 0.2, "seed_variance_of_mean": None}),
+        ("crossed_interval", {"seed_by_example": [[0.1], [0.3]]}, {"mean": 0.2, "seed_variance_of_mean": 0.01}),
+        ("crossed_interval", {"seed_by_example": [[None, None]]}, {"mean": None, "seed_variance_of_mean": None}),
+        ("crossed_interval", {"seed_by_example": []}, {"mean": None, "ci95": None}),
+        ("crossed_interval", {"seed_by_example": [[0.1, 0.2], [None, 1], [0.3, 0.2]]}, {"mean": 0.2}),
+    ],
+)
+def test_what_is_missing_is_a_default_or_undefined(
+    function: str, inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    got = evaluate(function, inputs)
+    for key, value in expected.items():
+        assert agrees(got[key], value, 1e-12, 0), (key, got[key], value)
