@@ -10,7 +10,6 @@ import numpy as np
 
 from analysis import paired, schema, sequential
 from analysis.crossed import Crossed, SettingInfluence, crossed, crossed_bootstrap
-from analysis.dependent import dependent_correlations
 from analysis.equivalence import Equivalence, effect_at_margin, equivalence
 from analysis.examples import ExampleStore, PairInfluence
 from analysis.findings import (
@@ -22,15 +21,13 @@ from analysis.findings import (
     PlanUsed,
     Verdict,
 )
-from analysis.influence import Statistic, correlation_difference, rank
+from analysis.one_pair import one_pair
 from analysis.paired import Floats
 from analysis.pairing import PairedScores
 from analysis.power import minimum_seeds, seeds_needed_t
 from analysis.sentences import exploratory_sentence, p_text, verdict_sentence
 from analysis.verdict import Evidence, Side, endpoint_verdict, evidence
 
-JACKKNIFE_UP_TO = 5_000
-"""Test examples up to which the exact jackknife (quadratic) of one pair is worth its time."""
 BOOTSTRAP_RESAMPLES = 1_000
 
 
@@ -109,7 +106,7 @@ def measure(
         crossed_missing=_missing(found, d.size),
         influence=part,
         bootstrap=_bootstrap(d, found, frame) if primary else None,
-        one_pair=_one_pair(endpoint, cells, examples, fixed=not frame.sequential) if d.size == 1 else None,
+        one_pair=one_pair(endpoint, cells, examples, fixed=not frame.sequential) if d.size == 1 else None,
         equivalence=None if margin is None else equivalence(d, margin=margin, alpha=frame.plan.alpha, rng=frame.signs),
         disagreements=(*found.disagreements, *_partly(found, endpoint.split)),
     )
@@ -132,38 +129,6 @@ def _bootstrap(d: Floats, found: PairInfluence, frame: Frame) -> Interval | None
         return None
     result = crossed_bootstrap(d[:, None] + found.values, rng=frame.rng, resamples=BOOTSTRAP_RESAMPLES)
     return result.ci95 if result else None
-
-
-def _one_pair(
-    endpoint: schema.Endpoint, cells: Sequence[tuple[str, ...]], examples: ExampleStore, *, fixed: bool
-) -> OnePairFinding | None:
-    tables = [examples.predictions(side[0], endpoint.split) for side in cells]
-    if endpoint.statistic not in schema.CORRELATIONS or tables[0] is None or tables[1] is None:
-        return None
-    if endpoint.dim not in tables[0].by_dim or endpoint.dim not in tables[1].by_dim:
-        return None
-    labels, t, b = tables[0].labels, tables[0].by_dim[endpoint.dim], tables[1].by_dim[endpoint.dim]
-    if not np.array_equal(labels, tables[1].labels) or labels.size < 4:
-        return None
-    statistic: Statistic = "spearman" if endpoint.statistic == "spearman" else "pearson"
-    rows = rank(np.stack([labels, t, b])).centred if statistic == "spearman" else np.stack([labels, t, b])
-    if (rows.std(axis=1) == 0).any():
-        return None
-    r = np.corrcoef(rows)
-    tests = dependent_correlations(float(r[0, 1]), float(r[0, 2]), float(r[1, 2]), labels.size)
-    brute = correlation_difference(labels, b, t, statistic=statistic) if labels.size <= JACKKNIFE_UP_TO else None
-    return OnePairFinding(
-        n_examples=labels.size,
-        correlation_treatment=float(r[0, 1]),
-        correlation_baseline=float(r[0, 2]),
-        correlation_between=float(r[1, 2]),
-        zou_ci95=tests.zou_ci95,
-        steiger_z=tests.steiger_z,
-        steiger_p=tests.steiger_p if fixed else None,
-        williams_t=tests.williams_t,
-        williams_p=tests.williams_p if fixed else None,
-        jackknife_se=brute.jackknife_se if brute else None,
-    )
 
 
 def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | None:
