@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 from mlflow import MlflowClient
-from ray.cluster_utils import Cluster
+from ray.cluster_utils import AutoscalingCluster, Cluster
 
 from sweep.runner import run_study
 from sweep.study import load_study
@@ -41,12 +41,12 @@ def train(spec, report):
 """
 
 
-def run(more: str) -> dict[str, Any]:
+def run(more: str, address: str | None = None) -> dict[str, Any]:
     """Run the study on the connected cluster, in the current folder."""
     Path("study.yaml").write_text(STUDY + more)
     Path("where_it_ran.py").write_text(WHERE_IT_RAN)
     began = time.monotonic()
-    code = run_study(load_study("study.yaml"), tracking_uri=sys.argv[2])
+    code = run_study(load_study("study.yaml"), tracking_uri=sys.argv[2], address=address)
     seconds = time.monotonic() - began
     client = MlflowClient(sys.argv[2])
     experiment = client.get_experiment_by_name("many-nodes")
@@ -94,7 +94,32 @@ def removed() -> dict[str, Any]:
     return run("options: {sleep_s: 8.0}")
 
 
-SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {"kinds": kinds, "removed": removed}
+def grows() -> dict[str, Any]:
+    """A cluster without any node that can hold a cell, whose autoscaler can start some; joined as a job joins it."""
+    cluster = AutoscalingCluster(
+        head_resources={"CPU": 0},
+        worker_node_types={
+            "worker": {"resources": {"CPU": 2}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+        },
+        autoscaler_v2=True,
+        idle_timeout_minutes=5,
+    )
+    cluster.start()
+    before = alive()
+    result = run("resources: {cpus: 2}", address="auto")
+    return {**result, "before": before, "after": alive()}
+
+
+def alive() -> int:
+    """Nodes of the running cluster, asked by a process that joins and leaves."""
+    ray.init(address="auto", log_to_driver=False)
+    try:
+        return sum(node["Alive"] for node in ray.nodes())
+    finally:
+        ray.shutdown()
+
+
+SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {"kinds": kinds, "removed": removed, "grows": grows}
 
 if __name__ == "__main__":
     print("RESULT", json.dumps(SCENARIOS[sys.argv[1]]()), flush=True)

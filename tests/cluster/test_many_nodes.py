@@ -1,7 +1,8 @@
-"""Several Ray nodes on one host: kinds are not mixed, a node goes in mid-sweep."""
+"""Several Ray nodes on one host: kinds are not mixed, a node goes in mid-sweep, a cluster grows from nothing."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
 from collections.abc import Iterator
@@ -20,9 +21,16 @@ CELLS = sorted(f"{variant}-s{seed}-default" for variant in "ab" for seed in rang
 
 @pytest.fixture
 def host(one_host: Network, tmp_path: Path) -> Iterator[Network]:
-    """A host with an MLflow server."""
+    """A host with an MLflow server, and with the file that Ray's wheel lacks."""
     laptop = one_host.laptop
-    laptop.run("mkdir", "/root/study")
+    ray = importlib.util.find_spec("ray")
+    assert ray is not None
+    assert ray.origin is not None
+    folder = Path(ray.origin).parent / "autoscaler" / "_private" / "fake_multi_node"
+    laptop.run("mkdir", "/run/upper", "/run/work", "/root/study")
+    layers = f"lowerdir={folder},upperdir=/run/upper,workdir=/run/work"
+    laptop.run("mount", "-t", "overlay", "overlay", "-o", layers, str(folder))
+    laptop.write(str(folder / "example.yaml"), (Path(__file__).parent / "fake_cloud.yaml").read_text())
     server = laptop.start(
         "mlflow", "server", "--host", "127.0.0.1", "--port", "5000", "--workers", "1", "--serve-artifacts",
         "--backend-store-uri", "sqlite:////root/mlflow.db", "--artifacts-destination", "/root/mlartifacts",
@@ -64,3 +72,10 @@ def test_a_node_that_goes_costs_an_attempt_and_no_cell(host: Network) -> None:
     result = play(host, "removed")
     assert "KILLED" in {run["status"] for run in result["runs"]}
     assert " lost " in result["said"]
+
+
+def test_a_cluster_without_a_machine_for_cells_grows_one(host: Network) -> None:
+    result = play(host, "grows")
+    assert result["before"] == 1
+    assert result["after"] > 1
+    assert "asking the cluster for one" in result["said"]
