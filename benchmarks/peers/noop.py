@@ -29,9 +29,12 @@ def trial(config: dict[str, Any]) -> None:
     from mlflow.entities import Metric, Param
     from ray import tune
 
+    # By its module's name: what lies in __main__ is not found in a worker.
+    from benchmarks.peers.noop import client
+
     store = client(config["store"])
-    tags = {**config["tags"], "cell": str(config["cell"])}
-    run = store.create_run(config["experiment"], tags=tags, run_name=f"cell-{config['cell']}")
+    name = f"cell-{config['cell']}"
+    run = store.create_run(config["experiment"], tags={**config["tags"], "mlflow.runName": name}, run_name=name)
     now = int(time.time() * 1000)
     store.log_batch(
         run.info.run_id,
