@@ -39,7 +39,7 @@ class CellQueue:
         self.retries = retries
         self._more = more
         self.max_concurrent = max_concurrent
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._ready: deque[tuple[Cell, int, int]] = deque()
         """(cell, attempt, retries used)"""
         self._paused: list[tuple[float, Cell, int, int]] = []
@@ -86,6 +86,7 @@ class CellQueue:
         """The store knows how the attempt ended; the cell needs nothing more."""
         with self._lock:
             self._closing.pop(launch, None)
+            self._lock.notify_all()
 
     def retry(self, launch: str) -> float | None:
         """Train the cell again after a pause.
@@ -99,12 +100,19 @@ class CellQueue:
                 return None
             pause = RETRY_BACKOFF.pause_s(used + 1)
             self._paused.append((time.monotonic() + pause, work.cell, work.attempt + 1, used + 1))
+            self._lock.notify_all()
             return pause
 
     def stop(self) -> None:
         """Hand out nothing more."""
         with self._lock:
             self._stopped = True
+            self._lock.notify_all()
+
+    def wait_closed(self, most_s: float) -> None:
+        """Wait until no cell is being closed, at most that many seconds."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._closing, timeout=most_s)
 
     @property
     def stopped(self) -> bool:

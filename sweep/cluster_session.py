@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Final
 import ray
 
 from sweep.errors import ClusterError
+from sweep.node_facts import available_cpus
 from sweep.retry import one_line
 
 ENV_ADDRESS: Final = "RAY_ADDRESS"
@@ -30,14 +31,20 @@ class Session:
     """An existing cluster, which may grow."""
 
 
+def is_own(address: str | None) -> bool:
+    """Whether `ray_session` would start a Ray of this process's own."""
+    return not ray.is_initialized() and (address or os.environ.get(ENV_ADDRESS) or "local") == "local"
+
+
 @contextmanager
-def ray_session(address: str | None, *, cpus: int, scratch: Path) -> Iterator[Session]:
+def ray_session(address: str | None, *, cpus: int, scratch: Path, modules: Sequence[str] = ()) -> Iterator[Session]:
     """Join or start Ray, and leave it as it was found.
 
     Args:
         address: Of an existing cluster, or `auto`; None: RAY_ADDRESS where it is set, else a Ray of this process's own.
         cpus: Processor cores of one cell; a local Ray is told of at least as many.
         scratch: Folder for the files of a local Ray, which never deletes them itself.
+        modules: What the processes of a local Ray import as soon as they exist.
 
     Raises:
         ClusterError: no cluster at the address.
@@ -60,6 +67,7 @@ def ray_session(address: str | None, *, cpus: int, scratch: Path) -> Iterator[Se
                 object_store_memory=OBJECT_STORE_BYTES,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
+                _system_config={"preload_python_modules": list(modules)} if modules else None,
             )
     except Exception as error:
         raise ClusterError(f"Ray at {address or 'this machine'}: {one_line(error)}") from error
@@ -67,11 +75,6 @@ def ray_session(address: str | None, *, cpus: int, scratch: Path) -> Iterator[Se
         yield _session(shared=bool(address and address != "local"))
     finally:
         ray.shutdown()
-
-
-def available_cpus() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _session(*, shared: bool) -> Session:

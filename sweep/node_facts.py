@@ -50,6 +50,11 @@ class NodeFacts:
     """Why the tracking server cannot be used from there; empty where it can."""
 
 
+def available_cpus() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def gather(tracking_uri: str, address: str = "", node_id: str = "") -> NodeFacts:
     """The facts of the machine that this runs on.
 

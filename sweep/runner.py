@@ -232,12 +232,13 @@ class _Launch:
         """Have a Ray that can run the cells, if there are any, before the store is told anything."""
         if not todo:
             return self._with_study_run(replaces, None)
-        from sweep.cluster_session import ray_session
+        from sweep.warmup import warm_session
 
         shutil.rmtree(self._scratch, ignore_errors=True)  # of a launch that was killed
-        cpus = self._study.resources.cpus
+        address, scratch = self._options.address, self._scratch / "ray"
+        cells = min(len(todo), self._options.max_concurrent or len(todo))
         try:
-            with ray_session(self._options.address, cpus=cpus, scratch=self._scratch / "ray") as session:
+            with warm_session(self._study, self._tracking, address=address, cells=cells, scratch=scratch) as session:
                 self._interrupts.install()  # Ray has taken SIGTERM for itself
                 preflight.check_tracking(self._tracking.uri, nodes=len(session.nodes))
                 pin = self._checked(session)

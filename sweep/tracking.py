@@ -130,6 +130,10 @@ class Tracking:
             self._opened = MlflowClient(tracking_uri=self.uri)
         return self._opened
 
+    def open(self) -> None:
+        """Import MLflow and open the store now, without waiting for it; a database that does not exist yet is made."""
+        _ = self._client
+
     def _call(self, call: Callable[[Any, int], _T], *, what: str = "") -> _T:
         try:
             return patiently(

@@ -157,6 +157,9 @@ class _CellSearcher(Searcher):
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
         """The next cell; None for now; FINISHED for good."""
+        if not self._taken:
+            # With nothing running, Tune sleeps a second after a None; what the last cells need is over sooner.
+            self._cells.wait_closed(LOOK_S)
         if self._cells.is_finished():
             return str(Searcher.FINISHED)
         work = self._cells.take()
