@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
@@ -99,7 +103,12 @@ class Browser:
 
     def until(self, look: Callable[[], _T]) -> _T:
         """What `look` finds, once it finds something."""
-        ignored = (StaleElementReferenceException,)
+        # The page draws itself anew while it loads.
+        ignored = (
+            StaleElementReferenceException,
+            ElementClickInterceptedException,
+            ElementNotInteractableException,
+        )
         waiting = WebDriverWait(self.driver, WAIT_S, ignored_exceptions=ignored)
         return waiting.until(lambda _: look())  # type: ignore[arg-type,return-value]
 
