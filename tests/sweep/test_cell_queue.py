@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from sweep import cell_queue
@@ -97,4 +100,19 @@ def test_more_cells_are_asked_for_only_when_all_are_done() -> None:
     assert second.cell.seed == 1
     queue.ended(second.launch)
     queue.closed(second.launch)
+    assert queue.is_finished()
+
+
+def test_waiting_for_the_last_cell_to_be_closed_ends_with_it() -> None:
+    queue = CellQueue(retries=0)
+    queue.add([(a_cell(), 0)])
+    queue.set_slots(1)
+    work = queue.take()
+    assert work is not None
+    queue.wait_closed(60.0)  # nothing is being closed
+    queue.ended(work.launch)
+    threading.Timer(0.05, queue.closed, [work.launch]).start()
+    began = time.monotonic()
+    queue.wait_closed(60.0)
+    assert time.monotonic() - began < 30
     assert queue.is_finished()
