@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 from sweep.cluster_session import Session, is_own, ray_session
 from sweep.node_facts import available_cpus
 from sweep.study import Study
 from sweep.tracking import Tracking
-from trainables.registry import BUILTIN_TRAINABLES
-
-KEEP_FOLDER: Final = "RAY_CHDIR_TO_TRIAL_DIR"
-"""Tune's variable: at 0, a trial stays in the folder that its process was started in."""
 
 
 @contextmanager
@@ -40,32 +34,9 @@ def warm_session(
     opening = threading.Thread(target=_open, args=(tracking,), name="open-store", daemon=False)
     opening.start()
     modules = worker_modules(study, cells)
-    with (
-        one_environment(),
-        ray_session(address, cpus=study.resources.cpus, scratch=scratch, modules=modules) as session,
-    ):
+    with ray_session(address, cpus=study.resources.cpus, scratch=scratch, modules=modules) as session:
         opening.join()
         yield session
-
-
-@contextmanager
-def one_environment() -> Iterator[None]:
-    """Let Tune's processes have the environment of this one and none of their own, as long as this lasts.
-
-    In a Ray of our own they inherit ours. Where Tune names variables all the same, Ray takes none of the processes
-    that stand ready, but starts others.
-    """
-    from ray.tune.execution import class_cache
-
-    os.environ[KEEP_FOLDER] = "0"
-    kept = dict(class_cache.DEFAULT_ENV_VARS), set(class_cache.ENV_VARS_TO_PROPAGATE)
-    class_cache.DEFAULT_ENV_VARS.clear()
-    class_cache.ENV_VARS_TO_PROPAGATE.clear()
-    try:
-        yield
-    finally:
-        class_cache.DEFAULT_ENV_VARS.update(kept[0])
-        class_cache.ENV_VARS_TO_PROPAGATE.update(kept[1])
 
 
 def worker_modules(study: Study, cells: int) -> tuple[str, ...]:
@@ -76,6 +47,8 @@ def worker_modules(study: Study, cells: int) -> tuple[str, ...]:
     """
     if study.resources.cpus != 1 or study.resources.gpus or cells < available_cpus():
         return ()
+    from trainables.registry import BUILTIN_TRAINABLES
+
     trainable, _, _ = BUILTIN_TRAINABLES.get(study.trainable, "").partition(":")
     return ("sweep.trials", "mlflow.tracking", *([trainable] if trainable else []))
 
