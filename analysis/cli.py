@@ -125,7 +125,7 @@ def report(
       analysis report --results scores.csv --baseline chunked --output report/
     """
     from analysis.reporting import Question, note, report_on_results, report_on_study
-    from analysis.results import load_file, study_name
+    from analysis.results import STUDY_SUFFIXES, load_file, study_name
 
     question = Question(
         primary=tuple(part.strip() for text in primary for part in text.split(",") if part.strip()),
@@ -142,6 +142,11 @@ def report(
     else:
         made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
     _print_report(made, kind, full=full)
+    if results_file is None and Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
+        from analysis.file_plan import differences
+
+        for line in differences(Path(str(study)), made.findings.plan.declared):
+            click.echo(f"note: {line}", err=True)
     if output is not None:
         written = made.write(output)
         click.echo(f"wrote {len(written)} files to {output}", err=True)

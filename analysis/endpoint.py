@@ -253,6 +253,7 @@ def rule(
             seeds_at_margin=seeds_at_margin(d, frame, factor, weights),
             sequential=frame.sequential,
             hypotheses=frame.hypotheses,
+            comparisons=factor,
         ),
     )
 

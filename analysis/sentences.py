@@ -13,8 +13,8 @@ NULL_HYPOTHESIS = (
 METHOD_FIXED = (
     "Each seed trains both variants from the same start on the same examples, and its difference is the unit of "
     "evidence; whole seeds are sign-flipped over all primary endpoints at once (Westfall-Young step-down).",
-    "`better` and `worse` also need a 95% interval over seeds and test sentences that excludes 0, because agreement "
-    "over seeds says nothing about new sentences when all seeds share one test set.",
+    "`better` and `worse` without `on this test set` also need a 95% interval over seeds and test sentences that "
+    "excludes 0, because agreement over seeds says nothing about new sentences when all seeds share one test set.",
     "Equivalence is claimed only against the declared margin; endpoints that were not declared primary get no verdict.",
 )
 METHOD_SEQUENTIAL = (
@@ -91,6 +91,7 @@ def verdict_sentence(
     seeds_at_margin: int | None = None,
     sequential: bool = False,
     hypotheses: int = 1,
+    comparisons: int = 1,
 ) -> str:
     """One sentence for one verdict.
 
@@ -118,6 +119,7 @@ def verdict_sentence(
         power_at_margin: Power of the t test at the margin.
         seeds_at_margin: Seeds for 80% of it.
         sequential: A sequential study.
+        comparisons: Comparisons that p is corrected for.
         hypotheses: Primary endpoints x comparisons for which the crossed interval holds at once.
     """
     favour = counts(wins, losses, ties, treatment, baseline)
@@ -159,7 +161,7 @@ def verdict_sentence(
     opening = f"Undecided: {favour} {where} (mean difference {mean_text}; {evidence})"
     if verdict == "undecided_underpowered":
         why = (
-            _floor_too_high(smallest_p, alpha, seeds_needed, sequential=sequential)
+            _floor_too_high(smallest_p, alpha, seeds_needed, comparisons=comparisons, sequential=sequential)
             if not reachable
             else _power_too_low(margin or 0.0, power_at_margin, seeds_at_margin, None if sequential else smallest_p)
         )
@@ -173,8 +175,9 @@ def verdict_sentence(
     return f"{text}."
 
 
-def _floor_too_high(smallest_p: float, alpha: float, seeds_needed: int, *, sequential: bool) -> str:
-    limit = f"the smallest attainable p is {p_text(smallest_p)}, above alpha {alpha:g}"
+def _floor_too_high(smallest_p: float, alpha: float, seeds_needed: int, *, comparisons: int, sequential: bool) -> str:
+    holm = f" (Holm over {comparisons} comparisons)" if comparisons > 1 else ""
+    limit = f"the smallest attainable p is {p_text(smallest_p)}{holm}, above alpha {alpha:g}"
     if sequential:
         limit = "so few seeds cannot bring E to its threshold"
     return f"{limit}; at least {seeds_needed} seeds are needed"

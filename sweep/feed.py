@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from sweep.cells import Cell
 from sweep.errors import SweepError
 from sweep.interrupts import EXIT_INTERRUPTED
-from sweep.runner import RunOptions, run_cells
+from sweep.run_options import RunOptions
+from sweep.runner import run_cells
 from sweep.study import Study
 
 

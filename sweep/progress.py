@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 30.0
 """Without a terminal: longest silence before a line says what is going on."""
+WIDE: Final = 100
+"""Columns of a terminal that shows a long bar and two running cells."""
 MOST_LINES: Final = 6
 """On a terminal: of who is ahead, while the bar stands."""
 
@@ -54,47 +56,60 @@ class Count:
         return self.before + self.finished + self.failed
 
 
-def eta_s(count: Count, elapsed_s: float) -> float | None:
-    """Seconds left at the pace so far; None before there is a pace."""
-    ended = count.finished + count.failed
-    left = count.total - count.done
-    return None if not ended else elapsed_s / ended * left
+def eta_s(count: Count, slots: int) -> float | None:
+    """Seconds left if a cell takes as long as the finished ones did; None before one has finished.
+
+    Args:
+        count: How far the sweep is.
+        slots: Cells that run at once.
+    """
+    if not count.finished:
+        return None
+    rounds = -(-(count.total - count.done) // max(1, slots))
+    return rounds * count.seconds / count.finished
 
 
 class Progress:
     """Shows one sweep. Not thread-safe by itself where it draws; rich and print are."""
 
-    def __init__(self, count: Count, tally: Tally, *, gpus: float = 0.0) -> None:
+    def __init__(self, count: Count, tally: Tally, *, gpus: float = 0.0, began: float | None = None) -> None:
         """Prepare.
 
         Args:
             count: How far the sweep is when it begins.
             tally: Who is ahead; shown as what it is.
             gpus: GPUs that one cell holds.
+            began: When the user began to wait, on the monotonic clock; None: now.
         """
         self.count, self._tally, self._gpus = count, tally, gpus
+        self.slots = 1
+        """Cells that run at once."""
         self._note = "starting"
         self._said: list[str] = []
-        self._began = self._spoke = time.monotonic()
+        self._spoke = time.monotonic()
+        self._began = self._spoke if began is None else began
         self._live = sys.stderr.isatty()
+        self._narrow = False
         self._bar: Any = None
         self._task: TaskID | None = None
 
     def start(self) -> None:
         """Begin to show."""
-        self._began = self._spoke = time.monotonic()
+        self._spoke = time.monotonic()
         if not self._live:
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
 
+        console = Console(stderr=True)
+        self._narrow = console.width < WIDE
         self._bar = Bar(
             TextColumn("cells"),
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=10 if self._narrow else 30),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}", markup=False),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
         )
         self._task = self._bar.add_task("cells", total=self.count.total, completed=self.count.done, note=self._note)
@@ -135,7 +150,7 @@ class Progress:
                 self.say(f"{self._head()} running {_running(standings, most=4)}{self._left()}")
                 self._say_who_is_ahead()
             return
-        self._note = f"{_running(standings, most=2)}{self._left()}"
+        self._note = f"{_running(standings, most=1 if self._narrow else 2)}{self._left()}"
         self._draw()
 
     def stop(self) -> None:
@@ -168,7 +183,7 @@ class Progress:
         return f"[{self.count.done:{width}d}/{self.count.total}]"
 
     def _left(self) -> str:
-        left = eta_s(self.count, time.monotonic() - self._began)
+        left = eta_s(self.count, self.slots)
         return f", about {duration(left)} left" if left else ""
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis import schema
@@ -22,6 +22,7 @@ from sweep.places import lock_file, scratch_folder, spool_folder
 from sweep.progress import Count, Progress
 from sweep.renaming import follow_names, runs_to_rename
 from sweep.retry import START_WAIT_S, tracking_wait_s
+from sweep.run_options import DEFAULT_RETRIES, RunOptions
 from sweep.spool import Spool
 from sweep.study import Study
 from sweep.tally import tally_of
@@ -32,28 +33,6 @@ from sweep.versions import changed_versions
 if TYPE_CHECKING:
     from sweep.cluster_checks import Pin
     from sweep.cluster_session import Session
-
-DEFAULT_RETRIES = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How a study is run; none of it changes what a cell is."""
-
-    tracking_uri: str | None = None
-    """None: MLFLOW_TRACKING_URI, else `mlflow.db` in the current folder."""
-    max_concurrent: int | None = None
-    """Most cells at once; None: as many as fit."""
-    retries: int = DEFAULT_RETRIES
-    """How often an attempt lost to infrastructure is repeated, per cell and launch."""
-    retry_failed: bool = False
-    """Train cells again that failed by themselves."""
-    accept_changes: bool = False
-    """Extend an experiment whose recorded cells the study file no longer describes."""
-    rerun: tuple[str, ...] = ()
-    """Cells to train again although they are finished; the old run is superseded."""
-    address: str | None = None
-    """Of a Ray cluster; None: RAY_ADDRESS, else this machine."""
 
 
 def run_study(
@@ -161,6 +140,7 @@ class _Launch:
         self._spool = Spool(spool_folder(study.name))
         self._scratch = scratch_folder(study.name, uri)
         self._runs: list[RecordedRun] = []
+        self._began = time.monotonic()
 
     def run(self) -> int:
         preflight.check_resolved(self._study, self._cells)
@@ -237,6 +217,7 @@ class _Launch:
         shutil.rmtree(self._scratch, ignore_errors=True)  # of a launch that was killed
         address, scratch = self._options.address, self._scratch / "ray"
         cells = min(len(todo), self._options.max_concurrent or len(todo))
+        say(f"{len(todo)} cells to train; starting Ray")
         try:
             with warm_session(self._study, self._tracking, address=address, cells=cells, scratch=scratch) as session:
                 self._interrupts.install()  # Ray has taken SIGTERM for itself
@@ -322,7 +303,8 @@ class _Launch:
             raise ClaimedError(f"study {self._study.name!r} was taken by another machine at the same moment")
         resources = self._study.resources
         count = Count(total=len(self._cells), before=len(self._cells) - len(todo))
-        progress = Progress(count, tally_of(self._study, self._kind, self._cells, self._runs), gpus=resources.gpus)
+        tally = tally_of(self._study, self._kind, self._cells, self._runs)
+        progress = Progress(count, tally, gpus=resources.gpus, began=self._began)
         place = Place(
             study=self._study.name,
             tracking=self._tracking,

@@ -20,7 +20,7 @@ from sweep.study import Study, load_study
 from sweep.study_file import MISSING
 
 if TYPE_CHECKING:
-    from sweep.runner import RunOptions
+    from sweep.run_options import RunOptions
     from sweep.tracking import Tracking
 
 
@@ -51,7 +51,8 @@ def tune(
     """
     from sweep.interrupts import EXIT_INTERRUPTED
     from sweep.retry import START_WAIT_S, tracking_wait_s
-    from sweep.runner import DEFAULT_RETRIES, RunOptions, say
+    from sweep.run_options import DEFAULT_RETRIES, RunOptions
+    from sweep.runner import say
     from sweep.tracking import Tracking
     from sweep.tracking_uri import default_uri
 

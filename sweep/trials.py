@@ -304,7 +304,9 @@ class TrialSweep:
 
     def count_slots(self) -> None:
         """How many cells the live nodes can run at once."""
-        self.cells.set_slots(cell_slots(self.cpus, self.gpus, self.pin.allows) + self.spare)
+        slots = cell_slots(self.cpus, self.gpus, self.pin.allows)
+        self.cells.set_slots(slots + self.spare)
+        self.progress.slots = min(slots, self.cells.max_concurrent or slots)
 
     def _resources(self) -> tune.PlacementGroupFactory:
         """What one cell takes, and on which machines it may."""

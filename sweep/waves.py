@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.sequential import StreamState
     from analysis.tidy import Results
     from sweep.ledger import RecordedRun
-    from sweep.runner import RunOptions
+    from sweep.run_options import RunOptions
     from sweep.tracking import Tracking
 
 

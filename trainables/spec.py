@@ -95,7 +95,8 @@ class DataSpec(_Frozen):
                 if getattr(self, own) is not None:
                     raise ValueError(f"{own}: does not go with the built-in dataset {self.name!r}")
         elif self.label_range is None:
-            raise ValueError("label_range: is required for your own data, such as [0, 5]")
+            what = "your own data" if self.name is None else f"a hub dataset (built in are {', '.join(BUILTIN_DATA)})"
+            raise ValueError(f"label_range: is required for {what}, such as [0, 5]")
         if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
             raise ValueError(f"label_range: {list(self.label_range)} must go from low to high")
         return self

@@ -9,7 +9,6 @@ from analysis import schema
 from sweep.cells import Cell
 from sweep.ledger import RecordedRun
 from sweep.opening import chosen_for_rerun, history_of, record_spooled, settle
-from sweep.progress import Count, duration, eta_s
 from sweep.recording import Recording, cell_tags, recording_of
 from sweep.spool import Spool, Spooled
 from sweep.tracking import Tracking
@@ -130,18 +129,3 @@ def test_other_versions_of_finished_cells_are_named() -> None:
     first, second = changed_versions(runs)
     assert first.startswith("no-such-library: 1 finished cell was trained with 1, here is none")
     assert second.startswith("pytest: 1 finished cell was trained with 0.1, here is")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0 s"), (89, "89 s"), (91, "2 min"), (5399, "90 min"), (5400, "1 h 30 min"), (200_000, "2 d 7 h")],
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_time_left_follows_the_pace_of_this_launch() -> None:
-    count = Count(total=10, before=4)
-    assert eta_s(count, 60) is None
-    count.finished = 2
-    assert eta_s(count, 60) == 120

@@ -34,6 +34,7 @@ class TestPlainLines:
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sweep = a_sweep(gpus=0.5)
+        sweep.slots = 2
         sweep.start()
         monkeypatch.setattr(module.time, "monotonic", lambda: 110.0)
         sweep.finished(a_cell("a", 0), scores={PRIMARY: 0.5}, seconds=3600)
@@ -42,8 +43,8 @@ class TestPlainLines:
         sweep.failed("a-s1-default", "loss is nan")
         sweep.stop()
         assert capsys.readouterr().err.splitlines() == [
-            f"[1/4] finished a-s0-default  {PRIMARY} 0.5000  in 60 min, about 30 s left",
-            f"[2/4] finished b-s0-default  {PRIMARY} 0.6000  in 60 min, about 10 s left",
+            f"[1/4] finished a-s0-default  {PRIMARY} 0.5000  in 60 min, about 2 h 00 min left",
+            f"[2/4] finished b-s0-default  {PRIMARY} 0.6000  in 60 min, about 60 min left",
             "[2/4] lost a-s1-default: its worker died; again in 2 s",
             "[3/4] FAILED a-s1-default: loss is nan",
             "2 trained in 10 s, 1 GPU-hours",
@@ -127,6 +128,9 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_what_is_left_at_the_pace_so_far() -> None:
-    assert eta_s(Count(total=10, before=2), 60) is None
-    assert eta_s(Count(total=10, before=2, finished=3, failed=1), 60) == 60
+def test_what_is_left_at_the_pace_of_the_finished_cells() -> None:
+    assert eta_s(Count(total=10, before=2), 2) is None
+    assert eta_s(Count(total=10, before=2, failed=1), 2) is None
+    assert eta_s(Count(total=10, before=2, finished=3, failed=1, seconds=60), 1) == 80  # 4 cells of 20 s
+    assert eta_s(Count(total=10, before=2, finished=3, seconds=60), 2) == 60  # 5 cells in 3 rounds
+    assert eta_s(Count(total=10, before=2, finished=3, seconds=60), 100) == 20

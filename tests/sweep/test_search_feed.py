@@ -12,7 +12,7 @@ from sweep.cells import Cell
 from sweep.errors import TrackingError
 from sweep.feed import Feed
 from sweep.interrupts import EXIT_INTERRUPTED
-from sweep.runner import RunOptions
+from sweep.run_options import RunOptions
 from tests.sweep.runs import a_cell
 
 

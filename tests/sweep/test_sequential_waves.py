@@ -17,7 +17,7 @@ from analysis.tidy import CellRecord, Results
 from sweep import waves
 from sweep.cells import Cell
 from sweep.ledger import RecordedRun
-from sweep.runner import RunOptions
+from sweep.run_options import RunOptions
 from sweep.stopping import fewest_more, seeds_after, seeds_so_far, wave_size
 from sweep.study import Study, load_study
 from sweep.waves import SequentialWaves, standing_lines
