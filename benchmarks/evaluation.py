@@ -46,8 +46,7 @@ def compare(model_name: str, repeats: int, *, threads: int, test_rows: int | Non
         sentences = (*pairs.sentence1, *pairs.sentence2)
         if not tokens.add(model, sentences):
             raise SystemExit(f"{model_name}: its tokens cannot be kept")
-        packed = tokens.can_pack(model, sentences)
-        predictions = evaluate(model, {"test": pairs}, work.dims, tokens=tokens, packed=packed)
+        predictions = evaluate(model, {"test": pairs}, work.dims, tokens=tokens)
         return correlations("test", predictions["test"])
 
     sides, worst = Sides(), 0.0
