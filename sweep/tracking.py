@@ -21,6 +21,7 @@ from sweep.errors import TrackingError, TrackingUnavailable
 from sweep.files import write_atomically
 from sweep.ledger import RecordedRun
 from sweep.node_facts import host_refusal
+from sweep.opening_lock import alone_with
 from sweep.recording import Input, Recording
 from sweep.retry import one_line, patiently, tracking_wait_s
 from sweep.tracking_uri import absolute_uri, database_file
@@ -76,6 +77,8 @@ def _worth_waiting(error: Exception) -> bool:
 
     if _is_no_database(error):
         return False
+    if _made_by_another(error):
+        return True
     if isinstance(error, MlflowException):
         passing = "database is locked" in str(error) or _written_by_another(error)
         return passing or str(error.error_code) not in _PERMANENT
@@ -86,6 +89,11 @@ def _written_by_another(error: Exception) -> bool:
     """Two workers registered the same dataset at the same instant; the second try finds it there."""
     text = str(error).lower()
     return "unique constraint" in text and "dataset" in text
+
+
+def _made_by_another(error: Exception) -> bool:
+    """Two processes make a new SQLite database at the same moment; once one is through, the other finds it made."""
+    return "sqlite3.OperationalError" in str(error) and "already exists" in str(error)
 
 
 def _is_no_database(error: BaseException) -> bool:
@@ -127,7 +135,8 @@ class Tracking:
 
             # Its own traceback of every locked database would flood the terminal; errors are reported here.
             logging.getLogger("mlflow").setLevel(logging.CRITICAL)
-            self._opened = MlflowClient(tracking_uri=self.uri)
+            with alone_with(database_file(self.uri)):
+                self._opened = MlflowClient(tracking_uri=self.uri)
         return self._opened
 
     def open(self) -> None:

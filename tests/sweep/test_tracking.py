@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -208,3 +210,19 @@ def test_uris(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_used_is_named(uri: str) -> None:
     with pytest.raises(TrackingError, match=r"is not valid; use http://HOST:PORT"):
         absolute_uri(uri)
+
+
+def test_processes_that_make_a_new_database_at_the_same_moment_all_get_through(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    code = (
+        "import sys; from sweep.tracking import Tracking; Tracking(sys.argv[1], wait_s=60).open_experiment(sys.argv[2])"
+    )
+    names = ["first", "second", "third"]
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, uri, name], stderr=subprocess.PIPE, text=True) for name in names
+    ]
+    for process in started:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    store = Tracking(uri, wait_s=5)
+    assert all(store.experiment_id(name) for name in names)
