@@ -34,6 +34,7 @@ def measure(*, seeds: int, rows: int | None, epochs: float) -> str:
         begun = time.time()
         measured = run([sweep_run(write_study(Path(folder) / "study.yaml", study), store)])
         cells = recorded(store, "utilisation")
+        trained = len(work.rows("train")["score"])
     first = min(cell.begun_s for cell in cells)
     startup, wall = first - begun, begun + measured.seconds - first
     useful = [sum(cell.metrics[name] for name in USEFUL) for cell in cells]
@@ -46,7 +47,7 @@ def measure(*, seeds: int, rows: int | None, epochs: float) -> str:
         ["seconds of a cell: median (min-max)", lasting.text()],
         ["start-up before the first cell, s", f"{startup:.1f}"],
     ]
-    what = f"{len(cells)} cells of {epochs:g} epochs over {len(work.rows('train')['score'])} rows, BERT 2 x 128."
+    what = f"{len(cells)} cells of {epochs:g} epochs over {trained} rows, BERT 2 x 128."
     return section("Utilisation", what, table(("", ""), rows_))
 
 

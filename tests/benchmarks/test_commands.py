@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.test_peers import AGREEMENT
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.endtoend
 
@@ -38,4 +40,4 @@ def test_evaluation_gives_the_scores_of_the_librarys_evaluators() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "Largest difference" in line]
-    assert float(line.rstrip(".").split()[-1]) <= 1e-6
+    assert float(line.rstrip(".").split()[-1]) < AGREEMENT
