@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analysis.notebook import compare
-    from analysis.results import load
+    from analysis.results.load import load
 
 __all__ = ["compare", "load"]
 
-_HOMES = {"compare": "analysis.notebook", "load": "analysis.results"}
+_HOMES = {"compare": "analysis.notebook", "load": "analysis.results.load"}
 
 
 def __getattr__(name: str) -> Any:

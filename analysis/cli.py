@@ -12,7 +12,7 @@ import click
 from analysis.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from analysis.reporting import Format, Report
+    from analysis.report.report import Format, Report
 
 FORMAT_CHOICES = ("text", "markdown", "html", "json", "latex")
 
@@ -124,8 +124,8 @@ def report(
       analysis report my-study --format html > report.html
       analysis report --results scores.csv --baseline chunked --output report/
     """
-    from analysis.reporting import Question, note, report_on_results, report_on_study
-    from analysis.results import STUDY_SUFFIXES, load_file, study_name
+    from analysis.report.report import Question, note, report_on_results, report_on_study
+    from analysis.results.load import STUDY_SUFFIXES, load_file, study_name
 
     question = Question(
         primary=tuple(part.strip() for text in primary for part in text.split(",") if part.strip()),
@@ -143,7 +143,7 @@ def report(
         made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
     _print_report(made, kind, full=full)
     if results_file is None and Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
-        from analysis.file_plan import differences
+        from analysis.comparing.file_plan import differences
 
         for line in differences(Path(str(study)), made.findings.plan.declared):
             click.echo(f"note: {line}", err=True)
@@ -188,9 +188,9 @@ def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path
       analysis export my-study --output my-study.parquet
       analysis export on-jsts on-stsb --output both.parquet
     """
-    from analysis.exporting import export_results
-    from analysis.merging import together
-    from analysis.results import load
+    from analysis.results.exporting import export_results
+    from analysis.results.load import load
+    from analysis.results.merging import together
 
     if not studies and not files:
         raise click.UsageError("Give STUDY (a study file or an experiment's name), or --results FILE.")
@@ -255,7 +255,7 @@ def power(kind: str, output: Path | None, tracking_uri: str | None, **asked: Any
       analysis power --win-rate 0.9 --endpoints 5 --cell-seconds 1200
       analysis power --pilot my-study --effect 0.002
     """
-    from analysis.planning import PowerQuestion, answer
+    from analysis.power_report import PowerQuestion, answer
 
     found = answer(PowerQuestion(**asked), tracking_uri)
     click.echo(found.render(kind), nl=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analysis.comparing.findings import StudyFindings
 from analysis.errors import ResultsError
-from analysis.findings import StudyFindings
-from analysis.reporting import Format, Question, Report, report_on_results
-from analysis.tidy import Results
+from analysis.report.report import Format, Question, Report, report_on_results
+from analysis.results.model import Results
 
 
 class StudyReport:

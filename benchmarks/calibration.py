@@ -5,8 +5,8 @@
 
 Studies are simulated at the level of what one test example adds to a score difference: a part that all seeds share
 (the test set), a part of its own for every seed, and a seed effect; five truncation dims move together. Our verdict
-is `analysis.verdict.decide` on the same crossed intervals and joint test as in a report. The other columns are what
-people do instead. Rates are over studies; "wrong" is any `better` or `worse` without a population difference.
+is `analysis.comparing.verdict.decide` on the same crossed intervals and joint test as in a report. The other columns
+are what people do instead. Rates are over studies; "wrong" is any `better` or `worse` without a population difference.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from analysis.crossed import crossed
-from analysis.findings import Verdict
-from analysis.paired import SignSource
-from analysis.verdict import decide
+from analysis.comparing.findings import Verdict
+from analysis.comparing.verdict import decide
+from analysis.statistics.crossed import crossed
+from analysis.statistics.paired import SignSource
 
 DIMS = 5
 EXAMPLES = 200

@@ -23,9 +23,9 @@ def compare(model_name: str, repeats: int, *, threads: int, test_rows: int | Non
     from sentence_transformers import SentenceTransformer
 
     from benchmarks.peers import library
-    from trainables.data import Pairs
-    from trainables.evaluation import correlations, evaluate
-    from trainables.tokens import TokenCache
+    from trainables.data.load import Pairs
+    from trainables.sentence_pair.evaluation import correlations, evaluate
+    from trainables.sentence_pair.tokens import TokenCache
 
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:

@@ -23,8 +23,8 @@ def measure(model: str, rows: int | None) -> str:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
+    from trainables.sentence_pair.train import train
     from trainables.spec import LossSpec, TrainSpec
-    from trainables.train import train
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.power import power_sign_test, seeds_needed
-from analysis.sequential import (
+from analysis.statistics.power import power_sign_test, seeds_needed
+from analysis.statistics.sequential import (
     crossing_probability,
     e_threshold,
     e_value,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sweep.interrupts import EXIT_INTERRUPTED
+from sweep.console import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from sweep.study import Study
@@ -56,7 +56,7 @@ def _study(path: Path, seeds: int | Sequence[int] | None = None) -> Study:
 
 
 def _uri(given: str | None) -> str:
-    from sweep.tracking_uri import default_uri
+    from sweep.record.tracking_uri import default_uri
 
     return given or default_uri()
 
@@ -148,7 +148,7 @@ def init(file: Path | None, **flags: Any) -> None:
     Example:
       sweep init --name my-study --model toy --data toy --variants chunked,interleaved,cosent
     """
-    from sweep.init import write_study_file
+    from sweep.study.template import write_study_file
 
     path = write_study_file(file, **flags)
     click.echo(str(path))
@@ -168,9 +168,9 @@ def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
     """
     import json
 
-    from sweep import preflight
-    from sweep.advice import study_warnings
     from sweep.errors import SweepError
+    from sweep.run import preflight
+    from sweep.study.warnings import study_warnings
 
     warnings: list[str] = []
     try:
@@ -223,7 +223,7 @@ def status(study: Path, as_json: bool, tracking_uri: str | None) -> None:
 
 def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool) -> None:
     from sweep import plan_view
-    from sweep.standing import standing
+    from sweep.status import standing
 
     found = standing(study, _uri(tracking_uri))
     if as_json:
@@ -232,7 +232,7 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
     plan_view.print_table(found.study, found.statuses)
     click.echo(f"{study.name}: {plan_view.counts(found.statuses)} (* baseline)")
     if found.sequential is not None:
-        from sweep.waves import standing_lines
+        from sweep.run.sequential import standing_lines
 
         for line in standing_lines(found.study, found.sequential):
             click.echo(line)
@@ -278,7 +278,7 @@ def run(study: Path, seeds: int | Sequence[int] | None, tracking_uri: str | None
     Example:
       sweep run my-study.yaml --seeds 7 --max-concurrent 2
     """
-    from sweep.runner import run_study
+    from sweep.run.run_study import run_study
 
     sys.exit(run_study(_study(study, seeds), tracking_uri=_uri(tracking_uri), **options))
 
@@ -297,7 +297,7 @@ def submit(study: Path, address: str, wait: bool, **options: Any) -> None:
     Example:
       sweep submit my-study.yaml --address http://localhost:8265 --no-wait
     """
-    from sweep.submit import submit_study
+    from sweep.on_ray.submit import submit_study
 
     loaded = _study(study, options["seeds"])
     sys.exit(submit_study(loaded, address=address, wait=wait, run_options=_as_arguments(options)))
@@ -337,7 +337,7 @@ def tune(study: Path, tracking_uri: str | None, **options: Any) -> None:
       sweep tune my-study.yaml
       sweep run my-study.tuned.yaml
     """
-    from sweep.search import tune as search
+    from sweep.tune.tune import tune as search
 
     sys.exit(search(_study(study), tracking_uri=_uri(tracking_uri), **options))
 
@@ -352,7 +352,7 @@ def clean(study: Path, tracking_uri: str | None) -> None:
     Example:
       sweep clean my-study.yaml
     """
-    from sweep.cleaning import clean_study
+    from sweep.clean import clean_study
 
     sys.exit(clean_study(_study(study), tracking_uri=_uri(tracking_uri)))
 

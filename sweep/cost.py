@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from analysis import schema
-from sweep.ledger import CellStatus, RecordedRun, to_run
-from sweep.progress import duration
+from sweep.record.ledger import CellStatus, RecordedRun, to_run
+from sweep.run.progress import duration
 
 
 @dataclass(frozen=True, kw_only=True)

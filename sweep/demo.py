@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from sweep.record.tracking_uri import default_uri
 from sweep.study import Study, load_study
-from sweep.tracking_uri import default_uri
 
 STUDY_FILE: Final = Path("studies/toy.yaml")
 OUTPUT: Final = Path("demo")
@@ -30,7 +30,7 @@ def _command(*words: str) -> None:
 
 def _before_training(study: Study, endpoint: str) -> dict[str, float]:
     """Score of each toy encoder before any cell, by model name."""
-    from sweep.worker import untrained_scores
+    from sweep.run.worker import untrained_scores
 
     spec = next(iter(study.specs.values())).model_copy(update={"seed": study.seeds[0]})
     assert spec.model is not None

@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from analysis import schema
-from sweep.ledger import CellStatus
+from sweep.record.ledger import CellStatus
 from sweep.study import Study
 
 if TYPE_CHECKING:
-    from sweep.stopping import SequentialStanding
+    from sweep.run.stopping import SequentialStanding
 
 STATES = (
     schema.STATE_FINISHED, schema.STATE_RUNNING, schema.STATE_TO_RUN, schema.STATE_FAILED, schema.STATE_STALE,

@@ -12,21 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis import (
-    crossed,
-    dependent,
-    equivalence,
-    influence,
-    joint,
-    meta,
-    paired,
-    pairing,
-    power,
-    sequential,
-    settings,
-    variants,
-    verdict,
-)
+from analysis.comparing import pairing, verdict
+from analysis.statistics import across_settings as settings
+from analysis.statistics import correlations as dependent
+from analysis.statistics import crossed, equivalence, influence, joint, meta, paired, power, sequential
+from analysis.statistics import friedman as variants
 
 SEED = 20_240_229
 """Of Monte Carlo tests and bootstraps."""

@@ -62,16 +62,16 @@ def test_direction_of_imports(path: Path) -> None:
 
 
 def test_ray_stays_in_its_rooms() -> None:
-    rooms = {"cluster_checks", "cluster_session", "submit", "trials", "waves"}
+    rooms = {"on_ray.machines", "on_ray.session", "on_ray.submit", "on_ray.trials", "run.sequential"}
     assert importers("ray") == {f"sweep.{room}" for room in rooms}
 
 
 def test_mlflow_only_where_results_are_written_and_read() -> None:
-    assert importers("mlflow") == {"sweep.tracking", "analysis.reading.client"}
+    assert importers("mlflow") == {"sweep.record.tracking", "analysis.results.mlflow"}
 
 
 def test_matplotlib_only_in_plots() -> None:
-    assert importers("matplotlib") == {"analysis.plots"}
+    assert importers("matplotlib") == {"analysis.report.plots"}
 
 
 def test_sweep_starts_with_the_contracts_of_the_others_alone() -> None:

@@ -27,14 +27,14 @@ def check_spec(spec: TrainSpec) -> tuple[str, ...]:
 
         check_options(spec)
         return ()
-    from trainables.options import sentence_pair_options
+    from trainables.sentence_pair.options import sentence_pair_options
 
     sentence_pair_options(spec)
     return (*_check_data(spec), *_check_model(spec), *_check_loss(spec))
 
 
 def _check_data(spec: TrainSpec) -> tuple[str, ...]:
-    from trainables.data import load_split, splits_of
+    from trainables.data.load import load_split, splits_of
 
     present = splits_of(spec)
     notes = [note for split in present for note in load_split(spec, split).notes]
@@ -43,7 +43,7 @@ def _check_data(spec: TrainSpec) -> tuple[str, ...]:
 
 
 def _check_model(spec: TrainSpec) -> tuple[str, ...]:
-    from trainables.model_checks import embedding_size
+    from trainables.encoder.model_checks import embedding_size
 
     size = embedding_size(spec)
     if size is None:
@@ -63,7 +63,7 @@ def _check_model(spec: TrainSpec) -> tuple[str, ...]:
 def _check_loss(spec: TrainSpec) -> tuple[str, ...]:
     if all(term.name in ("angle", "cosent", "cosine") and not term.args for term in spec.loss):
         return ()
-    from trainables.losses import check_losses
+    from trainables.sentence_pair.losses import check_losses
 
     check_losses(spec)
     return ()

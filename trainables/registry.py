@@ -11,7 +11,7 @@ from trainables.spec import BUILTIN_TRAINABLE, Trainable
 from trainables.user_code import is_import_path, load_object
 
 BUILTIN_TRAINABLES: Final = {
-    BUILTIN_TRAINABLE: "trainables.train:train",
+    BUILTIN_TRAINABLE: "trainables.sentence_pair.train:train",
     "noop": "trainables.synthetic:noop",
     "closed-form": "trainables.synthetic:closed_form",
 }

@@ -255,7 +255,7 @@ class TrainResult:
     predictions: Mapping[str, Predictions] = field(default_factory=dict)
     """Split -> per-example predictions."""
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    """What must be equal between the two cells of a pair (see trainables.fingerprint)."""
+    """What must be equal between the two cells of a pair (see trainables.sentence_pair.fingerprint)."""
     times: Mapping[str, float] = field(default_factory=dict)
     """Seconds, such as `train_s`, `eval_s`, `load_s`."""
     memory_peak_mb: float | None = None

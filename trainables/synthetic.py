@@ -177,7 +177,7 @@ def closed_form(spec: TrainSpec, report: Report) -> TrainResult:
         InputError: an option is wrong.
         CellFailed: the options plant a failure for this seed.
     """
-    from trainables.evaluation import correlations
+    from trainables.sentence_pair.evaluation import correlations
 
     options = _options(ClosedFormOptions, spec)
     _pretend(spec, options, report)

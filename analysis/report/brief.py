@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from analysis.findings import AcrossEndpoint, AcrossSettings, Comparison, EndpointFinding, StudyFindings
+from analysis.comparing.findings import AcrossEndpoint, AcrossSettings, Comparison, EndpointFinding, StudyFindings
 from analysis.report import numbers
 from analysis.report.build import advice, many_variants, method, not_used, notices, title_of
-from analysis.report.comparison_section import endpoint_caption, endpoint_tables, facts, is_sequential
+from analysis.report.comparison import endpoint_caption, endpoint_tables, facts, is_sequential
 from analysis.report.document import Block, Bullets, Column, Document, Paragraph, Section, Table
-from analysis.report.settings_section import settings_facts, summary_table
+from analysis.report.settings import settings_facts, summary_table
 
 SHOWN_METRICS = ("test/spearman", "test/pearson")
 """Shown beside the primary endpoints' own metrics."""

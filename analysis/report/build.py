@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from analysis.findings import Comparison, StudyFindings
+from analysis.comparing.angle_roles import AngleRoles
+from analysis.comparing.findings import Comparison, StudyFindings
+from analysis.comparing.wording import endpoints_text
 from analysis.report import numbers
-from analysis.report.comparison_section import comparison_blocks
+from analysis.report.comparison import comparison_blocks
 from analysis.report.document import Block, Bullets, Column, Document, FigureSlot, Paragraph, Section, Table
-from analysis.report.settings_section import settings_blocks
-from analysis.roles import AngleRoles
-from analysis.sentences import endpoints_text
+from analysis.report.settings import settings_blocks
 
 MANY_SETTINGS = 6
 """Above this, a page folds the settings' own tables."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from analysis.findings import Comparison, EndpointFinding, StudyFindings
-from analysis.report.comparison_section import metric_order
+from analysis.comparing.findings import Comparison, EndpointFinding, StudyFindings
+from analysis.report.comparison import metric_order
 from analysis.report.document import FigureSlot
 
 if TYPE_CHECKING:
-    from analysis.plots import Figure, VariantScores
+    from analysis.report.plots import Figure, VariantScores
 
 MAX_PER_KIND = 6
 """Figures of one kind drawn at most: beyond, a study has its settings matrix."""
@@ -50,7 +50,7 @@ def _name(kind: str, number: int, of: int) -> str:
 
 
 def _scores(findings: StudyFindings) -> Iterator[DrawnFigure]:
-    from analysis import plots
+    from analysis.report import plots
 
     settings = [
         setting
@@ -72,7 +72,7 @@ def _scores(findings: StudyFindings) -> Iterator[DrawnFigure]:
 
 def _panels(comparisons: list[Comparison]) -> dict[str, list[VariantScores]]:
     """Metric -> one series per variant, the baseline first; a variant's seeds are those of its pairs."""
-    from analysis.plots import VariantScores
+    from analysis.report.plots import VariantScores
 
     panels: dict[str, list[VariantScores]] = {}
     for comparison in comparisons:
@@ -102,7 +102,7 @@ def _panels(comparisons: list[Comparison]) -> dict[str, list[VariantScores]]:
 
 
 def _differences(findings: StudyFindings) -> Iterator[DrawnFigure]:
-    from analysis import plots
+    from analysis.report import plots
 
     chosen = [c for c in findings.comparisons if any(found.n_pairs for found in c.endpoints)][:MAX_PER_KIND]
     for number, comparison in enumerate(chosen):
@@ -123,7 +123,7 @@ def _differences(findings: StudyFindings) -> Iterator[DrawnFigure]:
 
 
 def _forests(findings: StudyFindings) -> Iterator[DrawnFigure]:
-    from analysis import plots
+    from analysis.report import plots
 
     chosen = [
         (across, endpoint) for across in findings.across_settings for endpoint in across.endpoints if endpoint.primary
@@ -141,7 +141,7 @@ def _forests(findings: StudyFindings) -> Iterator[DrawnFigure]:
 
 
 def _components(findings: StudyFindings) -> Iterator[DrawnFigure]:
-    from analysis import plots
+    from analysis.report import plots
 
     chosen = [c for c in findings.comparisons if any(found.crossed for found in c.endpoints)][:MAX_PER_KIND]
     for number, comparison in enumerate(chosen):

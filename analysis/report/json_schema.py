@@ -13,10 +13,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from analysis import finding_parts, findings, roles, tidy
-from analysis.findings import StudyFindings
-from analysis.report.as_json import REPORT_SCHEMA
-from analysis.roles import AngleRoles
+from analysis.comparing import angle_roles as roles
+from analysis.comparing import finding_parts, findings
+from analysis.comparing.angle_roles import AngleRoles
+from analysis.comparing.findings import StudyFindings
+from analysis.report.machine import REPORT_SCHEMA
+from analysis.results import model as tidy
 
 TARGET = Path("docs/report.schema.json")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.sentences import signed
+from analysis.comparing.wording import signed
 
 NONE = "-"
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis import schema
 from analysis.plan import AnalysisPlan
-from analysis.tidy import CellRecord, HistoryEntry, PredictionTable, Results
+from analysis.results.model import CellRecord, HistoryEntry, PredictionTable, Results
 
 FINGERPRINT = {"initial_weights": "w", "example_order": "o", "data": "d", "software": "s", "device": "cpu"}
 Scores = Mapping[str, Mapping[str, Sequence[float]]]

@@ -19,11 +19,11 @@ import pytest
 
 import analysis
 from analysis.plan import AnalysisPlan
-from analysis.planning import PowerQuestion, answer
-from analysis.power import seeds_needed
-from analysis.report.as_json import to_json
-from analysis.reporting import Question, report_on_results
-from analysis.tidy import Results
+from analysis.power_report import PowerQuestion, answer
+from analysis.report.machine import to_json
+from analysis.report.report import Question, report_on_results
+from analysis.results.model import Results
+from analysis.statistics.power import seeds_needed
 from tests.analysis.studies import predicted_study, study
 from tests.reference_cases import FUNCTIONS, D, evaluate
 

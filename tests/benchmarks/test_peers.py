@@ -20,8 +20,8 @@ AGREEMENT = 2e-4
 @pytest.mark.parametrize("variant", ["chunked", "interleaved"])
 def test_a_cell_scores_as_the_library_does(work: Work, variant: str, length_aware: bool) -> None:
     from benchmarks.peers.library import train_cell
+    from trainables.sentence_pair.train import train
     from trainables.spec import LossSpec, TrainSpec
-    from trainables.train import train
 
     described = study_of(work, "test")
     spec = TrainSpec(

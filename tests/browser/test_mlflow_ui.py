@@ -50,7 +50,7 @@ def page(tmp_path: Path) -> Iterator:  # type: ignore[type-arg]
 @pytest.fixture(scope="module")
 def study_run(demo: Path) -> tuple[str, str]:
     """(experiment, run) of the demo's study run."""
-    from sweep.tracking import Tracking
+    from sweep.record.tracking import Tracking
 
     run = Tracking(f"sqlite:///{demo / 'mlflow.db'}").study_run("toy")
     assert run is not None

@@ -17,7 +17,7 @@ import ray
 from mlflow import MlflowClient
 from ray.cluster_utils import AutoscalingCluster, Cluster
 
-from sweep.runner import run_study
+from sweep.run.run_study import run_study
 from sweep.study import load_study
 
 STUDY = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweep.preflight import check_study
+from sweep.run.preflight import check_study
 from sweep.study import load_study
 from trainables.contract import TrainableContract
 from trainables.registry import load_trainable

@@ -175,7 +175,7 @@ def test_cells_recorded_at_the_same_instant(bench: Bench, note: Callable[[str], 
     )
     (bench.folder / "go.py").write_text(
         "import ray, sys\n"
-        "from sweep.runner import run_study\n"
+        "from sweep.run.run_study import run_study\n"
         "from sweep.study import load_study\n"
         "ray.init(address='local', num_cpus=16, include_dashboard=False, log_to_driver=False)\n"
         "sys.exit(run_study(load_study('study.yaml')))\n",

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from analysis import schema
-from sweep.cells import Cell
-from sweep.ledger import RecordedRun
+from sweep.record.ledger import RecordedRun
+from sweep.study.cells import Cell
 from trainables.spec import TrainSpec
 
 

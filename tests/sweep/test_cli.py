@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sweep import runner
 from sweep.cli import main
 from sweep.errors import ClusterError, TrackingUnavailable
+from sweep.run import run_study as runner
 from sweep.study import Study
 from tests.sweep.studies import noop, toy, write
 
@@ -88,7 +88,7 @@ def test_an_interrupted_init_is_one_line_and_exit_130(monkeypatch: pytest.Monkey
     def interrupted(*given: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sweep.init.write_study_file", interrupted)
+    monkeypatch.setattr("sweep.study.template.write_study_file", interrupted)
     done = sweep("init", "--name", "x")
     assert (done.exit_code, done.output) == (130, "interrupted\n")
 
@@ -148,7 +148,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(study=study, **options)
         return 1
 
-    monkeypatch.setattr("sweep.runner.run_study", run_study)
+    monkeypatch.setattr("sweep.run.run_study.run_study", run_study)
     return seen
 
 
@@ -193,7 +193,7 @@ def test_run_takes_the_options_of_the_runner() -> None:
 
 def test_submit_passes_the_options_of_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
-    monkeypatch.setattr("sweep.submit.submit_study", lambda study, **options: seen.update(options) or 0)
+    monkeypatch.setattr("sweep.on_ray.submit.submit_study", lambda study, **options: seen.update(options) or 0)
     path = write(tmp_path, noop())
     given = ["--seeds", "0,3", "--retry-failed", "--rerun", "x", "--rerun", "y", "--retries", "0"]
     done = sweep("submit", path, "--address", "http://head:8265", "--no-wait", *given)
@@ -210,7 +210,7 @@ def test_an_errors_own_exit_code(error: Exception, code: int, tmp_path: Path, mo
     def fail(*_: Any, **__: Any) -> int:
         raise error
 
-    monkeypatch.setattr("sweep.runner.run_study", fail)
+    monkeypatch.setattr("sweep.run.run_study.run_study", fail)
     done = sweep("run", write(tmp_path, noop()))
     assert (done.exit_code, done.stdout, done.stderr) == (code, "", f"sweep: {error}\n")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analysis import schema
-from sweep.cells import Cell
 from sweep.cost import VariantCost, cost_lines, costs
-from sweep.ledger import RecordedRun, reconcile
+from sweep.record.ledger import RecordedRun, reconcile
+from sweep.study.cells import Cell
 from trainables.spec import TrainSpec
 
 

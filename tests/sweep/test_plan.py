@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 
 from analysis import schema
 from sweep import plan_view
-from sweep.cells import Cell
 from sweep.cli import main
 from sweep.estimate import estimate_cost
-from sweep.ledger import CellStatus, RecordedRun
-from sweep.preflight import planned_cells
+from sweep.record.ledger import CellStatus, RecordedRun
+from sweep.run.preflight import planned_cells
 from sweep.study import Study, load_study
+from sweep.study.cells import Cell
 from tests.sweep.studies import ARTICLE, noop, toy, write
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def recorded(cell: Cell, *, seconds: float = 60, status: str = "FINISHED", **tag
 def store(monkeypatch: pytest.MonkeyPatch) -> list[RecordedRun]:
     """What the store knows; a test fills it."""
     runs: list[RecordedRun] = []
-    monkeypatch.setattr("sweep.tracking.Tracking.recorded_runs", lambda self, study, kind=None: runs)
+    monkeypatch.setattr("sweep.record.tracking.Tracking.recorded_runs", lambda self, study, kind=None: runs)
     return runs
 
 

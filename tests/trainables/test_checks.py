@@ -7,8 +7,8 @@ import pytest
 
 from tests.trainables.conftest import toy_spec
 from trainables.checks import check_spec
+from trainables.encoder.model_checks import embedding_size
 from trainables.errors import InputError
-from trainables.model_checks import embedding_size
 from trainables.spec import TrainSpec
 
 

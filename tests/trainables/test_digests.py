@@ -74,7 +74,7 @@ def test_user_modules_by_source_without_running_them(tmp_path: Path) -> None:
 def test_light() -> None:
     code = (
         "import sys, trainables.digests, trainables.checks, trainables.registry, trainables.synthetic\n"
-        "import trainables.data\n"
+        "import trainables.data.load\n"
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'datasets', 'scipy', 'pandas', 'ray', 'mlflow'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

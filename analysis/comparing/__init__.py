@@ -1,0 +1,1 @@
+"""From results to paired scores, and from these to a verdict."""

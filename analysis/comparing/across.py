@@ -1,0 +1,269 @@
+"""One treatment over several settings: in these settings (the verdict), and in settings like these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.comparing.comparison import Draft
+from analysis.comparing.endpoint import Frame, Measured, Ruled, crossed_finding, equivalence_finding, joint_floor, rule
+from analysis.comparing.findings import (
+    AcrossEndpoint,
+    AcrossSettings,
+    Comparison,
+    EquivalenceFinding,
+    MetaAnalysis,
+    SettingRow,
+)
+from analysis.comparing.headline import leading, sentence_of
+from analysis.comparing.pairing import Indexed, finished_scores
+from analysis.comparing.verdict import Side, comparison_verdict, opposed
+from analysis.comparing.wording import exploratory_sentence, over_settings, settings_favour
+from analysis.statistics import across_settings as settings
+from analysis.statistics import paired, sequential
+from analysis.statistics.crossed import Crossed, crossed_over_settings
+from analysis.statistics.equivalence import equivalence
+from analysis.statistics.joint import FamilyMember, joint_sign_flip
+from analysis.statistics.meta import meta_analysis
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcrossDraft:
+    """A treatment over its settings before the other treatments are counted."""
+
+    drafts: tuple[Draft, ...]
+    """One per setting."""
+    by_endpoint: tuple[tuple[Measured, ...], ...]
+    """Endpoint -> its measurement per setting, primaries first."""
+    contributions: tuple[dict[int, float], ...]
+    """Endpoint -> distinct seed -> what it adds (settings.seed_contributions)."""
+    weights: tuple[tuple[float, ...], ...]
+    """Endpoint -> what a difference of 1 would make of each contribution (settings.seed_weights)."""
+    step_down: tuple[float, ...]
+    """Joint p of the primaries, whole seeds flipped over settings and endpoints."""
+
+    @property
+    def failed(self) -> frozenset[Side]:
+        """Sides that failed by themselves in any setting."""
+        return frozenset(side for d in self.drafts for side in d.failed)
+
+
+def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
+    """Pool a treatment's settings: each distinct seed is one unit."""
+    columns = tuple(zip(*(d.endpoints for d in drafts), strict=True))
+    by_setting = [_differences(column, frame) for column in columns]
+    contributions = tuple(map(settings.seed_contributions, by_setting))
+    primaries = [c for column, c in zip(columns, contributions, strict=True) if column[0].primary]
+    seeds = sorted({s for c in primaries for s in c})
+    matrix = np.array([[c.get(s, np.nan) for c in primaries] for s in seeds]).reshape(len(seeds), len(primaries))
+    return AcrossDraft(
+        drafts=tuple(drafts),
+        by_endpoint=columns,
+        contributions=contributions,
+        weights=tuple(map(settings.seed_weights, by_setting)),
+        step_down=joint_sign_flip(matrix, rng=frame.signs).step_down,
+    )
+
+
+def by_seed(measured: Measured) -> dict[int, float]:
+    """Seed -> difference."""
+    return dict(zip(measured.seeds, measured.differences.tolist(), strict=True))
+
+
+def _differences(column: Sequence[Measured], frame: Frame) -> list[dict[int, float]]:
+    """Per setting: seed -> difference; in a sequential study only of seeds that are complete over all settings."""
+    known = [by_seed(m) for m in column if m.seeds]
+    if not frame.sequential:
+        return known
+    complete = set.intersection(*map(set, known)) if known else set()
+    return [{seed: d for seed, d in one.items() if seed in complete} for one in known]
+
+
+def decide_across(
+    drafted: AcrossDraft, member: FamilyMember, comparisons: Sequence[Comparison], *, indexed: Indexed, frame: Frame
+) -> AcrossSettings:
+    """Verdict across settings: the rules of one endpoint on the pooled differences; `indexed`: before pairing."""
+    first = drafted.drafts[0]
+    used = [d for d in drafted.drafts if any(m.seeds for m in d.primaries)]
+    place = over_settings(len(used))
+    ruled: list[Ruled] = []
+    found = []
+    for j, column in enumerate(drafted.by_endpoint):
+        d = np.array(list(drafted.contributions[j].values()))
+        sign = _sign(drafted.contributions[j], drafted)
+        known = [m for m in column if m.seeds]
+        primary = column[0].primary
+        crossed = crossed_over_settings([m.influence for m in known]) if primary else None
+        own = None
+        if primary:
+            equal = _equivalence(d, drafted.weights[j], frame)
+            own = rule(
+                d,
+                sign,
+                frame=frame,
+                adjusted_p=member.adjusted[j],
+                factor=member.factor,
+                equivalent=equal is not None and equal.equivalent,
+                interval=crossed_finding(crossed, frame),
+                conflict=next((x.pairs.conflict for x in drafted.drafts if x.pairs.conflict), None),
+                failed=drafted.failed,
+                treatment=first.treatment,
+                baseline=first.baseline,
+                endpoint=column[0].endpoint,
+                place=place,
+                weights=drafted.weights[j],
+            )
+            ruled.append(own)
+        found.append(
+            _endpoint(
+                j,
+                column,
+                d,
+                sign,
+                crossed,
+                own,
+                drafted=drafted,
+                member=member,
+                comparisons=comparisons,
+                indexed=indexed,
+                frame=frame,
+            )
+        )
+    verdict = comparison_verdict([r.verdict for r in ruled], opposed=opposed([r.evidence for r in ruled]))
+    lead = leading(verdict, ruled)
+    text = sentence_of(verdict, ruled, lead, treatment=first.treatment, baseline=first.baseline, place=place)
+    if ruled:
+        up = sum((c.endpoints[lead].mean_difference or 0) > 0 for c in comparisons)
+        text = f"{text} {settings_favour(up, len(used), first.treatment)}"
+    return AcrossSettings(
+        treatment=first.treatment,
+        baseline=first.baseline,
+        settings=tuple(d.setting for d in drafted.drafts),
+        verdict=verdict,
+        sentence=text,
+        endpoints=tuple(found),
+    )
+
+
+def _sign(contributions: Mapping[int, float], drafted: AcrossDraft) -> paired.SignTest:
+    """Sign test over distinct seeds; a seed that only one side failed in any setting is that side's loss."""
+    first = drafted.drafts[0]
+    dropped = [seed for x in drafted.drafts for seed in x.pairs.dropped]
+    losses = {seed.seed for seed in dropped if seed.loss_for == first.treatment}
+    wins = {seed.seed for seed in dropped if seed.loss_for == first.baseline}
+    counted = [d for seed, d in contributions.items() if seed not in losses | wins]
+    return paired.sign_test(counted, extra_losses=len(losses), extra_wins=len(wins))
+
+
+def _equivalence(d: paired.Floats, weights: Sequence[float], frame: Frame) -> EquivalenceFinding | None:
+    margin = frame.plan.margin
+    if margin is None:
+        return None
+    found = equivalence(d, margin=margin, alpha=frame.plan.alpha, weights=weights, rng=frame.signs)
+    return equivalence_finding(found, d, frame)
+
+
+def _endpoint(
+    j: int,
+    column: Sequence[Measured],
+    d: paired.Floats,
+    sign: paired.SignTest,
+    crossed: Crossed | None,
+    ruled: Ruled | None,
+    *,
+    drafted: AcrossDraft,
+    member: FamilyMember,
+    comparisons: Sequence[Comparison],
+    indexed: Indexed,
+    frame: Frame,
+) -> AcrossEndpoint:
+    fixed = not frame.sequential
+    differences = [m.differences for m in column]
+    means = settings.mean_by_setting(differences)
+    units, unit_signs = settings.settings_t(means), settings.settings_sign_test(means)
+    spread = settings.heterogeneity([x for x in differences if x.size >= 2])
+    left = settings.leave_one_out(differences)
+    first = drafted.drafts[0]
+    unpaired = [
+        [finished_scores(indexed, variant, x.setting, str(column[0].endpoint)) for x in drafted.drafts]
+        for variant in (first.baseline, first.treatment)
+    ]
+    reversal = settings.simpson(*unpaired)
+    mean = left.overall
+    return AcrossEndpoint(
+        endpoint=str(column[0].endpoint),
+        primary=column[0].primary,
+        rows=tuple(_row(c, j) for c in comparisons),
+        n_settings=means.size,
+        n_distinct_seeds=d.size,
+        pooled_sign_flip_p=settings.pooled_by_seed([by_seed(m) for m in column], rng=frame.signs).p_value
+        if fixed
+        else None,
+        adjusted_p=member.adjusted[j] if fixed and column[0].primary else None,
+        p_floor=joint_floor(d, 1),
+        adjusted_floor=joint_floor(d, member.factor) if fixed and column[0].primary else None,
+        wins=sign.wins,
+        losses=sign.losses,
+        ties=sign.ties,
+        mean_difference=mean,
+        crossed=crossed_finding(crossed, frame),
+        equivalence=_equivalence(d, drafted.weights[j], frame) if ruled else None,
+        settings_t_p=units.p_value if fixed else None,
+        settings_t_ci95=units.ci95,
+        settings_favouring_treatment=unit_signs.favouring_treatment,
+        settings_sign_p=unit_signs.p_value if fixed else None,
+        heterogeneity_f=spread.f,
+        heterogeneity_df=spread.df,
+        heterogeneity_p=spread.p_value if fixed else None,
+        meta=_meta(differences, fixed=fixed),
+        without={x.setting: w for x, w in zip(drafted.drafts, left.without, strict=True)},
+        direction_depends_on_one_setting=left.direction_depends_on_one_setting,
+        simpson=reversal.reversal,
+        pooled_unpaired_difference=reversal.pooled,
+        e_value=sequential.e_value(sign.wins, sign.losses) if not fixed else None,
+        e_threshold=frame.e_threshold if ruled else None,
+        verdict=ruled.verdict if ruled else None,
+        sentence=ruled.sentence
+        if ruled
+        else exploratory_sentence(
+            str(column[0].endpoint), mean=mean, wins=sign.wins, losses=sign.losses, ties=sign.ties
+        ),
+    )
+
+
+def _row(comparison: Comparison, j: int) -> SettingRow:
+    e = comparison.endpoints[j]
+    return SettingRow(
+        setting=comparison.setting,
+        n_pairs=e.n_pairs,
+        wins=e.wins,
+        losses=e.losses,
+        ties=e.ties,
+        mean_difference=e.mean_difference,
+        sd_difference=e.sd_difference,
+        t_ci95=e.t_ci95,
+        crossed_ci95=e.crossed_ci95,
+        sign_flip_p=e.sign_flip_p,
+        verdict=e.verdict,
+    )
+
+
+def _meta(differences: Sequence[paired.Floats], *, fixed: bool) -> MetaAnalysis | None:
+    known = [x for x in differences if x.size >= 2]
+    if len(known) < 2:
+        return None
+    m = meta_analysis(settings.mean_by_setting(known), settings.variance_of_means(known))
+    return MetaAnalysis(
+        fixed=m.fixed,
+        q=m.q,
+        q_p=m.q_p if fixed else None,
+        i2=m.i2,
+        tau2=m.tau2_dl,
+        random=m.dl.mean,
+        hartung_knapp_ci95=m.dl.ci95,
+        tau2_paule_mandel=m.tau2_pm,
+        tau2_reml=m.tau2_reml,
+        random_paule_mandel=m.pm.mean,
+    )

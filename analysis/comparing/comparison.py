@@ -1,0 +1,205 @@
+"""Treatment against baseline inside one setting: measure all endpoints, then decide beside the other comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.comparing.endpoint import (
+    Frame,
+    Joint,
+    Measured,
+    Ruled,
+    crossed_finding,
+    equivalence_finding,
+    finding,
+    measure,
+    rule,
+    seeds_at_margin,
+    seeds_to_reach_alpha,
+)
+from analysis.comparing.example_influence import ExampleStore
+from analysis.comparing.findings import Comparison, SeedsAdvice
+from analysis.comparing.headline import leading, sentence_of
+from analysis.comparing.pairing import PairedScores
+from analysis.comparing.verdict import Side, comparison_verdict, opposed
+from analysis.comparing.wording import one_pair_sentence
+from analysis.statistics import paired, sequential
+from analysis.statistics.joint import FamilyMember, JointTest, holm, joint_sign_flip
+from analysis.statistics.power import WIN_RATES, seeds_needed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A comparison before the others are counted."""
+
+    treatment: str
+    baseline: str
+    setting: str
+    pairs: PairedScores
+    endpoints: tuple[Measured, ...]
+    """Primaries first, in the plan's order."""
+    joint: JointTest
+    """Of the primaries."""
+    failed: frozenset[Side]
+
+    @property
+    def primaries(self) -> tuple[Measured, ...]:
+        """Primary endpoints."""
+        return tuple(m for m in self.endpoints if m.primary)
+
+
+def draft(
+    pairs: PairedScores,
+    *,
+    treatment: str,
+    baseline: str,
+    setting: str,
+    endpoints: Sequence[str],
+    frame: Frame,
+    examples: ExampleStore,
+) -> Draft:
+    """Measure all endpoints of a comparison and test its primaries jointly."""
+    losses = sum(d.loss_for == treatment for d in pairs.dropped)
+    wins = sum(d.loss_for == baseline for d in pairs.dropped)
+    ordered = [*frame.plan.primary, *(e for e in endpoints if e not in frame.plan.primary)]
+    measured = tuple(
+        measure(e, pairs, frame=frame, examples=examples, extra_wins=wins, extra_losses=losses) for e in ordered
+    )
+    failed: set[Side] = set()
+    if losses:
+        failed.add("treatment")
+    if wins:
+        failed.add("baseline")
+    primaries = [m for m in measured if m.primary]
+    return Draft(
+        treatment=treatment,
+        baseline=baseline,
+        setting=setting,
+        pairs=pairs,
+        endpoints=measured,
+        joint=joint_sign_flip(seed_matrix(primaries), rng=frame.signs),
+        failed=frozenset(failed),
+    )
+
+
+def seed_matrix(endpoints: Sequence[Measured]) -> paired.Floats:
+    """Differences as (seeds, endpoints), NaN where an endpoint lacks a seed."""
+    seeds = sorted({s for m in endpoints for s in m.seeds})
+    rows = {seed: i for i, seed in enumerate(seeds)}
+    matrix = np.full((len(seeds), len(endpoints)), np.nan)
+    for j, m in enumerate(endpoints):
+        matrix[[rows[s] for s in m.seeds], j] = m.differences
+    return matrix
+
+
+def decide(
+    drafted: Draft, member: FamilyMember, e_closed: Sequence[float | None], *, frame: Frame, several_settings: bool
+) -> Comparison:
+    """Verdicts and sentences of a comparison.
+
+    Args:
+        drafted: What was measured.
+        member: Its primaries' p-values after the other comparisons were counted.
+        e_closed: Per primary: e-value after closed testing, None in a fixed study.
+        frame: The study's frame.
+        several_settings: The verdict is descriptive, and sentences name the setting.
+    """
+    d, pairs = drafted, drafted.pairs
+    place = f", setting {d.setting}" if several_settings else ""
+    flips = [paired.sign_flip_test(m.differences, rng=frame.signs).p_value for m in d.endpoints]
+    holm_p = holm(flips[: len(d.primaries)])
+    ruled: list[Ruled] = []
+    found = []
+    for j, m in enumerate(d.endpoints):
+        own = None
+        if m.primary:
+            equal = equivalence_finding(m.equivalence, m.differences, frame)
+            own = rule(
+                m.differences,
+                m.sign,
+                frame=frame,
+                adjusted_p=member.adjusted[j],
+                factor=member.factor,
+                equivalent=equal is not None and equal.equivalent,
+                interval=crossed_finding(m.crossed, frame),
+                conflict=pairs.conflict,
+                failed=d.failed,
+                treatment=d.treatment,
+                baseline=d.baseline,
+                endpoint=m.endpoint,
+                place=place,
+            )
+            ruled.append(own)
+        joint = Joint(
+            sign_flip_p=flips[j],
+            adjusted_p=member.adjusted[j] if m.primary else None,
+            single_step_p=d.joint.single_step[j] if m.primary else None,
+            holm_p=holm_p[j] if m.primary else None,
+            factor=member.factor,
+            e_closed=e_closed[j] if m.primary else None,
+        )
+        found.append(finding(m, joint, own, frame=frame))
+    verdict = comparison_verdict([r.verdict for r in ruled], opposed=opposed([r.evidence for r in ruled]))
+    lead = leading(verdict, ruled)
+    first = d.primaries[0] if d.primaries else None
+    correlation = paired.seed_correlation(first.treatment, first.baseline) if first else None
+    return Comparison(
+        treatment=d.treatment,
+        baseline=d.baseline,
+        setting=d.setting,
+        verdict=verdict,
+        sentence=sentence_of(verdict, ruled, lead, treatment=d.treatment, baseline=d.baseline, place=place)
+        + one_pair_sentence(first.one_pair if first else None),
+        endpoints=tuple(found),
+        dropped=pairs.dropped,
+        seed_correlation=correlation,
+        seed_correlation_warning=None
+        if correlation is None or correlation > 0
+        else f"over seeds the scores of {d.treatment} and {d.baseline} do not move together (correlation "
+        f"{correlation:.2f}): pairing removed no noise here",
+        declared_differences=pairs.declared,
+        unverified_pairs=pairs.unverified,
+        conflict=pairs.conflict,
+        advice=_advice(d, lead, member.factor, frame=frame) if d.primaries else None,
+        descriptive=several_settings,
+    )
+
+
+def _advice(d: Draft, lead: int, factor: int, *, frame: Frame) -> SeedsAdvice:
+    m = d.primaries[lead]
+    alpha = frame.plan.alpha
+    reach = seeds_to_reach_alpha(frame, factor)
+    rates = {
+        f"{rate:g}": needed
+        for rate in WIN_RATES
+        if (needed := seeds_needed(rate, alpha=alpha / factor).first) is not None
+    }
+    at_margin = seeds_at_margin(m.differences, frame, factor)
+    to_go = None
+    if frame.e_threshold is not None:
+        to_go = sequential.seeds_to_go(m.sign.wins, m.sign.losses, frame.e_threshold) or None
+    crossed = crossed_finding(m.crossed, frame)
+    if crossed is not None and crossed.blocked_by_examples and crossed.examples_needed is not None:
+        text = (
+            f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about "
+            f"{crossed.examples_needed:,} test examples would be needed (now {crossed.n_examples:,})."
+        )
+    elif frame.sequential:
+        text = (
+            f"If the win rate so far goes on, {to_go} more seed{'s' if to_go > 1 else ''} will decide."
+            if to_go
+            else f"The earliest decision comes at {reach} seeds that all agree."
+        )
+    else:
+        takes = ", ".join(f"{n} if it wins {float(rate):.0%}" for rate, n in rates.items())
+        text = f"{reach} untied seeds are the fewest that can reach alpha {alpha:g}; 80% power takes {takes} of them."
+    return SeedsAdvice(
+        seeds_to_reach_alpha=reach,
+        seeds_for_win_rate=rates,
+        seeds_at_margin=at_margin,
+        sequential_seeds_to_go=to_go,
+        sentence=text,
+    )

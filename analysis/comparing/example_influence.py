@@ -1,0 +1,130 @@
+"""Influence values of a comparison from stored per-example predictions; labels are ranked once, cells once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis import schema
+from analysis.results.model import PredictionTable
+from analysis.statistics.influence import Influence, Ranked, pearson_influence, rank, spearman_influence
+from analysis.statistics.paired import Floats
+
+MISMATCH = 1e-3
+"""A recorded correlation that differs from the stored predictions' by more is reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairInfluence:
+    """Influence values of the differences of one endpoint over the seeds of a comparison."""
+
+    values: Floats | None
+    """(seeds, examples); NaN rows where a cell has no predictions; None when no seed has any."""
+    missing: str | None
+    """Why there are none, or not for all seeds."""
+    test_set: int
+    disagreements: tuple[str, ...]
+    """Cells whose stored predictions give another correlation than was recorded."""
+
+
+class ExampleStore:
+    """Reads predictions through one function and remembers what is asked for again: baselines and label ranks."""
+
+    def __init__(self, read: Callable[[str, str], PredictionTable | None]) -> None:
+        self._read = read
+        self._labels: list[tuple[Floats, Ranked]] = []
+        self._cells: dict[tuple[str, str], tuple[int, dict[tuple[str, int], tuple[float, Floats]]] | None] = {}
+
+    def forget(self) -> None:
+        """Drop remembered cells (not label ranks): another setting comes next."""
+        self._cells.clear()
+
+    def test_set(self, labels: Floats) -> int:
+        """A number for these labels; equal labels in equal order are the same test set."""
+        for number, (known, _) in enumerate(self._labels):
+            if known is labels or np.array_equal(known, labels):
+                return number
+        self._labels.append((labels, rank(labels)))
+        return len(self._labels) - 1
+
+    def cell(self, cell: str, split: str) -> tuple[int, dict[tuple[str, int], tuple[float, Floats]]] | None:
+        """(test set, {(statistic, dim): (correlation, influence)}) of one cell; None without predictions."""
+        key = (cell, split)
+        if key not in self._cells:
+            table = self._read(cell, split)
+            self._cells[key] = None if table is None or not table.by_dim else self._influences(table)
+        return self._cells[key]
+
+    def _influences(self, table: PredictionTable) -> tuple[int, dict[tuple[str, int], tuple[float, Floats]]]:
+        number = self.test_set(table.labels)
+        dims = list(table.by_dim)
+        predictions = np.stack([table.by_dim[d] for d in dims])
+        by_statistic: dict[str, Influence] = {
+            "spearman": spearman_influence(self._labels[number][1], predictions),
+            "pearson": pearson_influence(table.labels, predictions),
+        }
+        return number, {
+            (statistic, dim): (float(found.correlation[i]), found.values[i])
+            for statistic, found in by_statistic.items()
+            for i, dim in enumerate(dims)
+        }
+
+    def pair(
+        self,
+        endpoint: schema.Endpoint,
+        *,
+        seeds: Sequence[int],
+        treatment: Sequence[str],
+        baseline: Sequence[str],
+        scores: tuple[Sequence[float], Sequence[float]],
+    ) -> PairInfluence:
+        """Influence of treatment minus baseline for each seed.
+
+        Args:
+            endpoint: Which metric at which dim.
+            seeds: Seeds, for messages.
+            treatment: Cell keys of the treatment, one per seed.
+            baseline: The same.
+            scores: Recorded scores of treatment and baseline, to check the predictions against.
+        """
+        if endpoint.statistic not in schema.CORRELATIONS:
+            return _nothing(f"{endpoint.statistic} is not a correlation")
+        rows: list[Floats | None] = []
+        sets: set[int] = set()
+        lacking, disagreements = [], []
+        for i, (t, b) in enumerate(zip(treatment, baseline, strict=True)):
+            found = [self.cell(c, endpoint.split) for c in (t, b)]
+            parts = [f[1].get((endpoint.statistic, endpoint.dim)) if f else None for f in found]
+            if parts[0] is None or parts[1] is None or not found[0] or not found[1] or found[0][0] != found[1][0]:
+                lacking.append(seeds[i])
+                rows.append(None)
+                continue
+            for cell, part, recorded in zip((t, b), parts, (scores[0][i], scores[1][i]), strict=True):
+                if part is not None and abs(part[0] - recorded) > MISMATCH:
+                    disagreements.append(
+                        f"{cell}: {endpoint} is recorded as {recorded:.4f}, its predictions give {part[0]:.4f}"
+                    )
+            sets.add(found[0][0])
+            rows.append(parts[0][1] - parts[1][1])
+        known = [r for r in rows if r is not None]
+        if not known:
+            return _nothing("no per-example predictions are stored")
+        if len(sets) > 1:
+            return _nothing("the seeds were evaluated on different test sets")
+        values = np.full((len(rows), known[0].size), np.nan)
+        for i, row in enumerate(rows):
+            if row is not None:
+                values[i] = row
+        plural = "seed" if len(lacking) == 1 else "seeds"
+        missing = f"left out for want of predictions: {plural} {', '.join(map(str, lacking))}" if lacking else None
+        return PairInfluence(values=values, missing=missing, test_set=sets.pop(), disagreements=tuple(disagreements))
+
+    def predictions(self, cell: str, split: str) -> PredictionTable | None:
+        """The predictions themselves, for the one pair of a study with one seed."""
+        return self._read(cell, split)
+
+
+def _nothing(why: str) -> PairInfluence:
+    return PairInfluence(values=None, missing=why, test_set=-1, disagreements=())

@@ -1,1 +1,0 @@
-"""Recorded results, wherever they are, as one Results: MLflow stores, our own Parquet export, anybody's CSV."""

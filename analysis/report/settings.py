@@ -1,0 +1,119 @@
+"""One treatment against the baseline over all settings, as blocks of a report."""
+
+from __future__ import annotations
+
+from analysis.comparing.findings import AcrossEndpoint, AcrossSettings, SettingRow, StudyFindings
+from analysis.comparing.wording import settings_favour
+from analysis.report import numbers
+from analysis.report.document import Block, Bullets, Column, Paragraph, Table
+
+
+def settings_blocks(across: AcrossSettings, findings: StudyFindings) -> tuple[Block, ...]:
+    """The verdict over settings, the settings matrix per primary endpoint, and what it hangs on."""
+    sequential = findings.plan.stopping == "sequential"
+    blocks: list[Block] = [Paragraph(text=across.sentence, strong=True), summary_table(across, sequential=sequential)]
+    for endpoint in across.endpoints:
+        if endpoint.primary:
+            blocks.append(_matrix(endpoint, sequential))
+            own = [endpoint.sentence] if endpoint.sentence else []
+            blocks.append(Bullets(items=(*own, *settings_facts(endpoint, sequential=sequential))))
+    return tuple(blocks)
+
+
+def summary_table(across: AcrossSettings, *, sequential: bool) -> Table:
+    """One row per endpoint, over all settings."""
+    tests = ("e-value", "needed") if sequential else ("pooled p", "floor", "step p")
+    rows = []
+    for found in across.endpoints:
+        cells = (
+            (numbers.small(found.e_value, 4), numbers.small(found.e_threshold, 4))
+            if sequential
+            else (
+                numbers.p_value(found.pooled_sign_flip_p),
+                numbers.p_value(found.p_floor),
+                numbers.p_value(found.adjusted_p),
+            )
+        )
+        rows.append(
+            (
+                f"{found.endpoint}{' *' if found.primary else ''}",
+                str(found.n_settings),
+                str(found.n_distinct_seeds),
+                numbers.difference(found.mean_difference),
+                numbers.wins(found.wins, found.losses, found.ties),
+                *cells,
+                numbers.interval(found.crossed.ci95 if found.crossed else None),
+            )
+        )
+    headings = ("endpoint", "settings", "seeds", "mean diff", "W/L/T", *tests, "crossed 95% interval")
+    return Table(
+        title="In these settings (a seed that recurs in several settings is one seed)",
+        columns=tuple(Column(heading=text, align="left" if text == "endpoint" else "right") for text in headings),
+        rows=tuple(rows),
+        caption="* primary. mean diff: unweighted mean of the settings' means; W/L/T: distinct seeds by their mean"
+        " over settings" + ("." if sequential else "; pooled p: whole seeds flipped jointly over their settings."),
+        key=True,
+    )
+
+
+def _matrix(endpoint: AcrossEndpoint, sequential: bool) -> Table:
+    headings = ["setting", "pairs", "mean diff", "sd", "W/L/T"]
+    if not sequential:
+        headings += ["t 95% interval", "flip p"]
+    headings += ["crossed 95% interval"]
+    return Table(
+        title=f"Settings matrix, {endpoint.endpoint}",
+        columns=tuple(Column(heading=text, align="left" if text == "setting" else "right") for text in headings),
+        rows=tuple(_matrix_row(row, sequential) for row in endpoint.rows),
+        caption="Per setting and descriptive: the verdict that counts is the one over settings.",
+        key=True,
+    )
+
+
+def _matrix_row(row: SettingRow, sequential: bool) -> tuple[str, ...]:
+    tests = () if sequential else (numbers.interval(row.t_ci95), numbers.p_value(row.sign_flip_p))
+    return (
+        row.setting,
+        str(row.n_pairs),
+        numbers.difference(row.mean_difference),
+        numbers.score(row.sd_difference),
+        numbers.wins(row.wins, row.losses, row.ties),
+        *tests,
+        numbers.interval(row.crossed_ci95),
+    )
+
+
+def settings_facts(found: AcrossEndpoint, *, sequential: bool) -> list[str]:
+    """In settings like these, do they differ, and what hangs on one of them: one sentence each."""
+    items = [settings_favour(found.settings_favouring_treatment, found.n_settings, "the treatment")]
+    if found.settings_t_ci95 is not None and not sequential:
+        items.append(
+            "In settings like these (settings as units): 95% interval"
+            f" {numbers.interval(found.settings_t_ci95)}, t p = {numbers.p_value(found.settings_t_p)},"
+            f" sign test p = {numbers.p_value(found.settings_sign_p)}."
+        )
+    if found.heterogeneity_p is not None and not sequential:
+        items.append(
+            f"Do the settings differ? Welch F = {numbers.small(found.heterogeneity_f)},"
+            f" p = {numbers.p_value(found.heterogeneity_p)}."
+        )
+    if found.meta is not None:
+        meta = found.meta
+        items.append(
+            f"Descriptive meta-analysis: Q = {numbers.small(meta.q)}, I² = {numbers.small(meta.i2)},"
+            f" tau² = {numbers.small(meta.tau2)}, random-effects mean {numbers.difference(meta.random)},"
+            f" Hartung-Knapp 95% {numbers.interval(meta.hartung_knapp_ci95)}."
+        )
+    if found.direction_depends_on_one_setting:
+        worst = [name for name, mean in found.without.items() if _other_sign(mean, found.mean_difference)]
+        items.append(f"The direction hangs on one setting: without {' or '.join(worst) or 'it'} it turns round.")
+    if found.simpson:
+        items.append(
+            "Simpson's paradox: pooled over settings without pairing the difference would be"
+            f" {numbers.difference(found.pooled_unpaired_difference)}, against the sign inside every setting."
+        )
+    return items
+
+
+def _other_sign(mean: float | None, whole: float | None) -> bool:
+    return mean is not None and whole is not None and mean * whole < 0

@@ -1,0 +1,80 @@
+"""Where results come from: an MLflow study, our own Parquet export, or a table that anybody made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.errors import ResultsError
+from analysis.results.model import Results
+
+STUDY_SUFFIXES = (".yaml", ".yml")
+
+
+def load(
+    study: str | Path | None = None,
+    *,
+    tracking_uri: str | None = None,
+    results: str | Path | None = None,
+) -> Results:
+    """Everything recorded about a study.
+
+    Args:
+        study: A study file or an experiment's name; with `results` it only names the report.
+        tracking_uri: The MLflow store; None: MLFLOW_TRACKING_URI, else `sqlite:///mlflow.db`.
+        results: A `.parquet` file (made by `analysis export`) or a CSV file, instead of MLflow.
+
+    Raises:
+        ResultsError: nothing can be read; says what, where and what is allowed.
+    """
+    name = None if study is None else study_name(study)
+    if results is not None:
+        return load_file(Path(results), name)
+    if name is None:
+        raise ResultsError("give a study (its file or its experiment's name), or results=FILE")
+    from analysis.results.mlflow_study import MlflowStudy
+
+    return MlflowStudy(name, tracking_uri).results()
+
+
+def load_file(path: Path, study: str | None = None) -> Results:
+    """Results from a file: Parquet made by `analysis export`, or CSV/TSV.
+
+    Raises:
+        ResultsError: the file is missing, empty, or not what it must be.
+    """
+    if not path.is_file():
+        raise ResultsError(f"{path}: there is no such file")
+    if path.suffix.lower() in (".parquet", ".pq"):
+        from analysis.results.parquet import read_archive
+
+        return read_archive(path, study)
+    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+        from analysis.results.tables import read_plain
+
+        return read_plain(path, study)
+    raise ResultsError(f"{path}: {path.suffix or 'no ending'} is not read; give a .parquet, .csv or .tsv file")
+
+
+def study_name(study: str | Path) -> str:
+    """The experiment's name: what a study file says under `name:`, or the text itself.
+
+    Raises:
+        ResultsError: a study file that is missing or has no name.
+    """
+    text = str(study)
+    path = Path(text)
+    looks_like_file = path.suffix.lower() in STUDY_SUFFIXES
+    if not looks_like_file:
+        return text
+    if not path.is_file():
+        raise ResultsError(f"{text}: there is no such study file")
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{text}: is not YAML: {' '.join(str(error).split())[:160]}") from None
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(name, str) or not name:
+        raise ResultsError(f"{text}: name: {name!r} is not valid; expected the study's name")
+    return name

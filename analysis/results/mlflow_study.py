@@ -1,0 +1,170 @@
+"""One study in one MLflow store: what is recorded, what a cached report must match, and notes written back."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis import schema
+from analysis.errors import ResultsError
+from analysis.report.cache import study_folder
+from analysis.results.model import Results
+from analysis.results.predictions import StoredPredictions, local_folder
+from analysis.results.runs import history, results_from_runs
+from analysis.results.store import Store, StoredRun, canonical_uri, default_uri, open_store
+
+
+class MlflowStudy:
+    """A study as its MLflow experiment records it."""
+
+    def __init__(self, study: str, tracking_uri: str | None) -> None:
+        """Open the store; reads nothing yet.
+
+        Raises:
+            ResultsError: there is no such store.
+        """
+        self.study = study
+        self.uri = canonical_uri(default_uri(tracking_uri))
+        self._store: Store = open_store(default_uri(tracking_uri))
+
+    @property
+    def folder(self) -> Path:
+        """Where what is kept of this study lies in the cache."""
+        return study_folder(self.uri, self.study)
+
+    @cached_property
+    def study_runs(self) -> list[StoredRun]:
+        """The parent runs, oldest first."""
+        return self._store.study_runs(self.study)
+
+    @cached_property
+    def _cells(self) -> list[StoredRun]:
+        return self._store.cell_runs(self.study)
+
+    def state(self) -> dict[str, Any]:
+        """What findings depend on besides the question asked; equal states give equal findings.
+
+        Reports made after the last change of the seeds count by what they say, not by when they were made.
+        """
+        stamp: Any = self._store.stamp(self.study)
+        if stamp is None:
+            stamp = sorted(
+                (run.run_id, run.status, run.end_time or 0, *(run.tags.get(name, "") for name in schema.NAME_TAGS))
+                for run in self._cells
+            )
+        entries = history(self.study_runs)
+        last = max((i for i, entry in enumerate(entries) if entry.kind == "seeds"), default=-1)
+        plans = [self._plan_text(run) for run in self.study_runs]
+        return {
+            "uri": self.uri,
+            "study": self.study,
+            "stamp": stamp,
+            "plans": plans,
+            "history": [[entry.kind, entry.time, dict(entry.detail)] for entry in entries[: last + 1]],
+            "reports": sorted({json.dumps(dict(entry.detail), sort_keys=True) for entry in entries[last + 1 :]}),
+        }
+
+    def state_after_note(self, state: dict[str, Any], detail: dict[str, Any]) -> dict[str, Any]:
+        """The state once a report with this detail is noted on the study run."""
+        reports = sorted({*state["reports"], json.dumps(detail, sort_keys=True)})
+        return {**state, "reports": reports}
+
+    def results(self) -> Results:
+        """Everything recorded.
+
+        Raises:
+            ResultsError: no cell is recorded, or the store cannot be read.
+        """
+        if not self._cells:
+            raise ResultsError(f"study {self.study!r}: no cell is recorded yet; run it with: sweep run STUDY")
+        predictions = StoredPredictions(
+            artifact_uris={
+                run.tags.get(schema.TAG_CELL) or run.run_id: run.artifact_uri
+                for run in self._cells
+                if run.status == "FINISHED"
+            },
+            fetch=self._fetch,
+            keep=self.folder / "predictions",
+        )
+        return results_from_runs(
+            study=self.study,
+            cells=self._cells,
+            studies=self.study_runs,
+            predictions=predictions,
+            plan_text=self._plan_text,
+        )
+
+    def note_report(self, detail: dict[str, Any]) -> None:
+        """Append to the study run that a report was made.
+
+        Raises:
+            ResultsError: there is no study run, or the store cannot be written.
+        """
+        from analysis.results.mlflow import ClientStore
+
+        now = datetime.now(UTC)
+        key = f"{schema.HISTORY_TAG_REPORT}{now:%Y%m%dT%H%M%S.%fZ}"
+        text = json.dumps({"time": now.isoformat(timespec="seconds"), **detail})
+        ClientStore(self.uri).set_tag(self._noted_run().run_id, key, text)
+
+    def attach(self, folder: Path) -> None:
+        """Attach a folder of report files to the study run.
+
+        Raises:
+            ResultsError: there is no study run, or the store cannot be written.
+        """
+        from analysis.results.mlflow import ClientStore
+
+        ClientStore(self.uri).log_files(self._noted_run().run_id, folder, schema.REPORTS_ARTIFACT_DIR)
+
+    def describe(self, verdict: str) -> None:
+        """Put a verdict where the UI shows it: into the study run's description, in place of an earlier one.
+
+        Raises:
+            ResultsError: there is no study run, or the store cannot be written.
+        """
+        from analysis.results.mlflow import ClientStore
+
+        run = self._noted_run()
+        paragraphs = [part for part in run.tags.get(schema.TAG_DESCRIPTION, "").split("\n\n") if part]
+        told = f"{schema.VERDICT_HEADING} {verdict}"
+        if any(part.startswith(schema.VERDICT_HEADING) for part in paragraphs):
+            paragraphs = [told if part.startswith(schema.VERDICT_HEADING) else part for part in paragraphs]
+        else:
+            paragraphs.append(told)
+        ClientStore(self.uri).set_tag(run.run_id, schema.TAG_DESCRIPTION, "\n\n".join(paragraphs))
+
+    def _noted_run(self) -> StoredRun:
+        if not self.study_runs:
+            raise ResultsError(f"study {self.study!r} has no study run to note the report on")
+        return self.study_runs[0]
+
+    def _plan_text(self, run: StoredRun) -> str | None:
+        folder = local_folder(run.artifact_uri)
+        if folder is not None:
+            file = folder / schema.PLAN_ARTIFACT
+            return file.read_text(encoding="utf-8") if file.is_file() else None
+        fetched = self._fetch(run.artifact_uri, schema.PLAN_ARTIFACT)
+        if isinstance(fetched, Path):
+            return fetched.read_text(encoding="utf-8")
+        return None if fetched is None else fetched.decode()
+
+    def _fetch(self, artifact_uri: str, path: str) -> bytes | Path | None:
+        from analysis.results.rest import RestStore
+
+        if artifact_uri.startswith("mlflow-artifacts:") and isinstance(self._store, RestStore):
+            return self._store.artifact(artifact_uri, path)
+        from analysis.results.mlflow import ClientStore
+
+        with tempfile.TemporaryDirectory() as folder:
+            file = ClientStore(self.uri).download(artifact_uri, path, Path(folder))
+            return None if file is None else file.read_bytes()
+
+
+def finished_splits(results: Results) -> list[str]:
+    """Splits that the recorded metrics are of, such as `test`."""
+    return sorted({str(metric).split("/", 1)[0] for metric in results.table[schema.COLUMN_METRIC].unique()})

@@ -1,0 +1,88 @@
+"""What a set of recorded results is, once read: the hand-over from reading to the method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from analysis.plan import AnalysisPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Something that was not used, or that a reader must know; shown in the report, never swallowed."""
+
+    where: str
+    """Cell, run, file or line."""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRecord:
+    """One recorded cell."""
+
+    cell: str
+    variant: str
+    seed: int
+    setting: str
+    """Label of the setting (derived from `fields` where there are any; see analysis.comparing.pairing)."""
+    state: str
+    """A state of analysis.schema; only `finished` cells carry scores."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Flat resolved spec."""
+    variant_fields: tuple[str, ...] = ()
+    """Flat fields that the variant declares: these may differ inside a pair."""
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    """Empty: unverified."""
+    failure: str | None = None
+    failure_kind: str | None = None
+    run_id: str | None = None
+    times: Mapping[str, float] = field(default_factory=dict)
+    """Seconds, such as `train_s`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionTable:
+    """Per-example predictions of one cell on one split."""
+
+    labels: np.ndarray[Any, np.dtype[np.float64]]
+    """(examples,)"""
+    by_dim: Mapping[int, np.ndarray[Any, np.dtype[np.float64]]]
+    """dim -> (examples,)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryEntry:
+    """A change of the seed list (`kind` = seeds) or a report made (`kind` = report)."""
+
+    kind: str
+    time: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything recorded about a study that an analysis may use."""
+
+    study: str
+    table: pd.DataFrame
+    """analysis.schema.RESULT_COLUMNS, one row per finished cell x metric x dim."""
+    cells: tuple[CellRecord, ...]
+    """All cells, finished or not, in the order of recording."""
+    problems: tuple[Problem, ...] = ()
+    fingerprinted: bool = True
+    """False for a plain CSV: pairs go by seed number and the report says so on top."""
+    predictions: Callable[[str, str], PredictionTable | None] = lambda cell, split: None
+    """(cell key, split) -> predictions; None where none are stored."""
+    declared_plan: AnalysisPlan | None = None
+    """The plan recorded at the study's first run."""
+    declared_baseline: str | None = None
+    variant_order: tuple[str, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
+    search: Mapping[str, Any] | None = None
+    """Provenance of a search whose chosen settings this study uses: split, seeds and budget per variant."""

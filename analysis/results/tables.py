@@ -1,0 +1,238 @@
+"""A table that anybody made: one row per variant, seed, setting, metric and dim, as CSV in any of its dialects.
+
+Nothing is dropped silently: a row that cannot be read refuses the file and is named by its line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analysis import schema
+from analysis.errors import ResultsError
+from analysis.results.model import CellRecord, Problem, Results
+from analysis.results.runs import table
+
+DELIMITERS = (",", ";", "\t", "|")
+SHOWN_ERRORS = 5
+REQUIRED = (schema.COLUMN_VARIANT, schema.COLUMN_SEED, schema.COLUMN_METRIC, schema.COLUMN_VALUE)
+NOT_A_NUMBER = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
+GROUPED = frozenset(
+    {"mean", "avg", "average", "median", "std", "sd", "stdev", "std_dev", "stddev", "sem", "stderr", "n", "count"}
+)
+Row = tuple[str, str, int, str, str, int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawTable:
+    """A delimited file as text: lower-case header, rows with their line numbers."""
+
+    path: Path
+    header: tuple[str, ...]
+    original: tuple[str, ...]
+    """Header as written."""
+    rows: tuple[tuple[int, dict[str, str]], ...]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass
+class LineErrors:
+    """Collects what is wrong with a file's lines, so that all are told at once."""
+
+    path: Path
+    found: list[str] = field(default_factory=list)
+
+    def add(self, line: int, column: str, value: str, allowed: str) -> None:
+        """Remember one wrong value."""
+        self.found.append(f"line {line}: {column}: {value[:60]!r} is not valid; expected {allowed}")
+
+    def raise_if_any(self) -> None:
+        """Refuse the file.
+
+        Raises:
+            ResultsError: at least one line is wrong.
+        """
+        if self.found:
+            more = f"; and {len(self.found) - SHOWN_ERRORS} more" if len(self.found) > SHOWN_ERRORS else ""
+            raise ResultsError(f"{self.path}: " + "; ".join(self.found[:SHOWN_ERRORS]) + more)
+
+
+def read_plain(path: Path, study: str | None = None) -> Results:
+    """Read a CSV or TSV of results.
+
+    Raises:
+        ResultsError: the file is empty, not text, already averaged, of another tool and not convertible,
+            or has wrong lines; says what to change.
+    """
+    raw = read_raw(path)
+    from analysis.results import foreign
+
+    if foreign.looks_like_mlflow(raw):
+        rows, problems = foreign.mlflow_rows(raw)
+    elif foreign.looks_like_optuna(raw):
+        rows, problems = foreign.optuna_rows(raw)
+    else:
+        rows, problems = plain_rows(raw)
+    if not rows:
+        raise ResultsError(f"{path}: there is no finished row with a score")
+    return results_of_rows(rows, study=study or path.stem, problems=(*raw.problems, *problems))
+
+
+def read_raw(path: Path) -> RawTable:
+    """Text, dialect, header and rows of a file.
+
+    Raises:
+        ResultsError: the file cannot be read as a table.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ResultsError(f"{path}: cannot be read: {error.strerror}") from None
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ResultsError(f"{path}: line {line} is not UTF-8 text; save the file as UTF-8") from None
+    if "\x00" in text:
+        raise ResultsError(f"{path}: this is not a text file; expected CSV")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    if not first:
+        raise ResultsError(f"{path}: the file is empty; expected the columns {', '.join(schema.PLAIN_COLUMNS)}")
+    delimiter = max(DELIMITERS, key=first.count)
+    return _split(path, text, delimiter)
+
+
+def _split(path: Path, text: str, delimiter: str) -> RawTable:
+    errors, problems = LineErrors(path), []
+    original: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    rows = []
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+    try:
+        for cells in reader:
+            line, values = reader.line_num, [cell.strip() for cell in cells]
+            if not any(values):
+                continue
+            if not header:
+                original, header = tuple(values), tuple(value.lower() for value in values)
+                twice = sorted({name for name in header if name and header.count(name) > 1})
+                if twice:
+                    raise ResultsError(f"{path}: line {line}: the column {twice[0]!r} occurs twice")
+                continue
+            if tuple(value.lower() for value in values) == header:
+                problems.append(Problem(where=f"{path.name}, line {line}", reason="the header is repeated; skipped"))
+                continue
+            while len(values) > len(header) and not values[-1]:
+                values.pop()
+            if len(values) != len(header):
+                hint = " (a decimal comma needs quotes or another separator)" if len(values) > len(header) else ""
+                errors.found.append(f"line {line}: {len(values)} values for {len(header)} columns{hint}")
+                continue
+            rows.append((line, dict(zip(header, values, strict=True))))
+    except csv.Error as error:
+        raise ResultsError(f"{path}: line {reader.line_num}: {error}") from None
+    errors.raise_if_any()
+    return RawTable(path=path, header=header, original=original, rows=tuple(rows), problems=tuple(problems))
+
+
+def plain_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
+    """Rows of a table with our own columns.
+
+    Raises:
+        ResultsError: a grouped table, a missing column, or wrong lines.
+    """
+    _refuse_grouped(raw)
+    missing = [name for name in REQUIRED if name not in raw.header]
+    if missing:
+        raise ResultsError(
+            f"{raw.path}: column {missing[0]!r} is missing; expected {', '.join(schema.PLAIN_COLUMNS)}"
+            f" (setting may be absent); found {', '.join(raw.original)}"
+        )
+    errors, rows = LineErrors(raw.path), []
+    has_dim = schema.COLUMN_DIM in raw.header
+    for line, row in raw.rows:
+        variant, setting = row[schema.COLUMN_VARIANT], row.get(schema.COLUMN_SETTING) or schema.DEFAULT_SETTING
+        if not variant:
+            errors.add(line, "variant", variant, "a name")
+        seed = whole_number(row[schema.COLUMN_SEED])
+        if seed is None:
+            errors.add(line, "seed", row[schema.COLUMN_SEED], "a whole number")
+        endpoint = _endpoint(row, has_dim, line, errors)
+        value = number(row[schema.COLUMN_VALUE])
+        if value is None:
+            errors.add(line, "value", row[schema.COLUMN_VALUE], "a number")
+        if variant and seed is not None and endpoint is not None and value is not None:
+            rows.append((cell_name(variant, seed, setting), variant, seed, setting, *endpoint, value))
+    errors.raise_if_any()
+    known = {*schema.RESULT_COLUMNS, ""}
+    extra = [name for name, lower in zip(raw.original, raw.header, strict=True) if lower not in known]
+    unread = f"columns not read: {', '.join(extra)}"
+    return rows, [Problem(where=raw.path.name, reason=unread)] if extra else []
+
+
+def _endpoint(row: dict[str, str], has_dim: bool, line: int, errors: LineErrors) -> schema.Endpoint | None:
+    metric = row[schema.COLUMN_METRIC]
+    text = f"{metric}_{whole_number(row[schema.COLUMN_DIM])}" if has_dim else metric
+    if has_dim and (whole_number(row[schema.COLUMN_DIM]) or 0) < 1:
+        errors.add(line, "dim", row[schema.COLUMN_DIM], "a whole number from 1")
+        return None
+    try:
+        return schema.parse_endpoint(text)
+    except ValueError:
+        allowed = "split/metric, such as test/spearman" + ("" if has_dim else "_256 (or a column dim)")
+        errors.add(line, "metric", metric, allowed)
+        return None
+
+
+def _refuse_grouped(raw: RawTable) -> None:
+    averaged = [name for name, lower in zip(raw.original, raw.header, strict=True) if lower in GROUPED]
+    if averaged or (schema.COLUMN_SEED not in raw.header and schema.COLUMN_VARIANT in raw.header):
+        why = f"it has the column {averaged[0]!r}" if averaged else "it has no column 'seed'"
+        raise ResultsError(
+            f"{raw.path}: this table is already averaged over seeds ({why}), and pairs cannot be made of averages;"
+            f" give one row per seed, with the columns {', '.join(schema.PLAIN_COLUMNS)}"
+        )
+
+
+def results_of_rows(rows: list[Row], *, study: str, problems: tuple[Problem, ...]) -> Results:
+    """Rows without fingerprints as Results; an order of variants as they come."""
+    cells = {
+        row[0]: CellRecord(cell=row[0], variant=row[1], seed=row[2], setting=row[3], state=schema.STATE_FINISHED)
+        for row in rows
+    }
+    return Results(
+        study=study,
+        table=table(rows),
+        cells=tuple(cells.values()),
+        problems=problems,
+        fingerprinted=False,
+        variant_order=tuple(dict.fromkeys(row[1] for row in rows)),
+    )
+
+
+def cell_name(variant: str, seed: int, setting: str) -> str:
+    """Identity of a cell in a table that records none."""
+    return f"{variant}-s{seed}-{setting}"
+
+
+def whole_number(text: str) -> int | None:
+    """`3`, `3.0` or `3,0` -> 3; None for anything else."""
+    value = number(text)
+    return int(value) if value is not None and math.isfinite(value) and value == int(value) else None
+
+
+def number(text: str) -> float | None:
+    """A number with decimal point or comma; NaN for an empty or undefined one; None for anything else."""
+    if text.lower() in NOT_A_NUMBER:
+        return math.nan
+    if re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", text):
+        text = text.replace(",", ".")
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
+        return math.nan if text.lower().lstrip("+-") in ("inf", "infinity") else None
+    return float(text)

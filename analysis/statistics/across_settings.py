@@ -1,0 +1,167 @@
+"""One comparison over several settings: in these settings, and in settings like these.
+
+Per-setting differences come as one array per setting; entries that are not finite are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.statistics.paired import Floats, Random, SignFlip, TSummary, finite, paired_t, sign_flip_test, sign_test
+
+
+def seed_contributions(settings: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """What each distinct seed adds to the unweighted mean of setting means, times the number of distinct seeds.
+
+    The mean over seeds of these values is the unweighted mean of setting means; flipping one of them flips that
+    seed in all settings at once.
+
+    Args:
+        settings: Per setting: seed -> difference; settings without seeds are left out.
+    """
+    used = [s for s in settings if s]
+    seeds = sorted({seed for s in used for seed in s})
+    return {seed: len(seeds) * sum(s[seed] / len(s) for s in used if seed in s) / len(used) for seed in seeds}
+
+
+def seed_weights(settings: Sequence[Mapping[int, float]]) -> tuple[float, ...]:
+    """What a difference of 1 in every setting would make of each of `seed_contributions`; their mean is 1."""
+    return tuple(seed_contributions([dict.fromkeys(s, 1.0) for s in settings]).values())
+
+
+def pooled_sign_flip(
+    differences_by_setting: Sequence[ArrayLike], *, shared_seeds: bool, rng: Random | None = None
+) -> SignFlip:
+    """Sign-flip test on the unweighted mean of setting means.
+
+    With `shared_seeds` position i is the same seed in every setting and is flipped in all of them at once;
+    without, every entry is a seed of its own.
+    """
+    arrays = [np.asarray(a, dtype=np.float64).ravel() for a in differences_by_setting]
+    offset, settings = 0, []
+    for array in arrays:
+        settings.append({i + offset: float(v) for i, v in enumerate(array) if np.isfinite(v)})
+        offset += 0 if shared_seeds else array.size
+    return pooled_by_seed(settings, rng=rng)
+
+
+def pooled_by_seed(settings: Sequence[Mapping[int, float]], *, rng: Random | None = None) -> SignFlip:
+    """The same from seed -> difference per setting: a seed of several settings is flipped in all of them."""
+    return sign_flip_test(list(seed_contributions(settings).values()), rng=rng)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsSign:
+    """Sign test with settings as units."""
+
+    n_settings: int
+    favouring_treatment: int
+    p_value: float
+
+
+def settings_sign_test(setting_means: ArrayLike) -> SettingsSign:
+    """Does the direction hold in a new setting? Needs 6 settings to reach 0.05."""
+    means = finite(setting_means)
+    test = sign_test(means)
+    return SettingsSign(n_settings=means.size, favouring_treatment=test.wins, p_value=test.p_value)
+
+
+def settings_t(setting_means: ArrayLike) -> TSummary:
+    """Unweighted mean of setting means with t, df = settings - 1."""
+    return paired_t(setting_means)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heterogeneity:
+    """Welch F test that the setting means are equal."""
+
+    f: float | None
+    p_value: float | None
+    df: tuple[float, float] | None
+
+
+def heterogeneity(differences_by_setting: Sequence[ArrayLike]) -> Heterogeneity:
+    """Welch's F on the differences grouped by setting; undefined with a setting of one seed or without spread."""
+    groups = [finite(a) for a in differences_by_setting]
+    undefined = Heterogeneity(f=None, p_value=None, df=None)
+    if len(groups) < 2 or any(paired_t(g).dz is None for g in groups):
+        return undefined
+    from statsmodels.stats.oneway import anova_oneway
+
+    result = anova_oneway(groups, use_var="unequal")
+    return Heterogeneity(
+        f=float(result.statistic), p_value=float(result.pvalue), df=(float(result.df[0]), float(result.df[1]))
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaveOneOut:
+    """The unweighted mean of setting means, without each setting in turn."""
+
+    setting_means: tuple[float | None, ...]
+    overall: float | None
+    without: tuple[float | None, ...]
+    direction_depends_on_one_setting: bool
+    """One setting alone points in the overall direction; no other setting does."""
+
+
+def leave_one_out(differences_by_setting: Sequence[ArrayLike]) -> LeaveOneOut:
+    """Does the overall direction hang on one setting?"""
+    groups = [finite(a) for a in differences_by_setting]
+    means = np.array([g.mean() if g.size else np.nan for g in groups])
+    known = finite(means)
+    overall = float(known.mean()) if known.size else None
+    without = [finite(np.delete(means, i)) for i in range(means.size)]
+    same_direction = int(np.sum(known * overall > 0)) if overall is not None else 0
+    return LeaveOneOut(
+        setting_means=tuple(float(m) if np.isfinite(m) else None for m in means),
+        overall=overall,
+        without=tuple(float(w.mean()) if w.size else None for w in without),
+        direction_depends_on_one_setting=known.size >= 2 and same_direction == 1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simpson:
+    """Unpaired pooling against the differences inside settings."""
+
+    within: tuple[float | None, ...]
+    pooled: float | None
+    reversal: bool
+
+
+def simpson(baseline: Sequence[ArrayLike], treatment: Sequence[ArrayLike]) -> Simpson:
+    """Flag a pooled unpaired difference whose sign is against that of every setting.
+
+    Args:
+        baseline: Scores per setting, paired or not; a setting that one side lacks is left out of the pool.
+        treatment: The same for the treatment, settings in the same order.
+    """
+    both = [(finite(x), finite(y)) for x, y in zip(baseline, treatment, strict=True)]
+    within = [float(y.mean() - x.mean()) if x.size and y.size else None for x, y in both]
+    shared = [(x, y) for x, y in both if x.size and y.size]
+    pooled = None
+    if shared:
+        pooled = float(np.concatenate([y for _, y in shared]).mean() - np.concatenate([x for x, _ in shared]).mean())
+    known = [w for w in within if w is not None]
+    test = sign_test(known)
+    reversal = (
+        pooled is not None
+        and test.n_used > 0
+        and ((test.losses == 0 and pooled < -1e-12) or (test.wins == 0 and pooled > 1e-12))
+    )
+    return Simpson(within=tuple(within), pooled=pooled, reversal=reversal)
+
+
+def mean_by_setting(differences_by_setting: Sequence[ArrayLike]) -> Floats:
+    """Means of the settings that have any difference, shape (settings,)."""
+    return np.array([g.mean() for g in map(finite, differences_by_setting) if g.size])
+
+
+def variance_of_means(differences_by_setting: Sequence[ArrayLike]) -> Floats:
+    """s^2 / n of the settings with at least two differences, shape (settings,)."""
+    return np.array([g.var(ddof=1) / g.size for g in map(finite, differences_by_setting) if g.size >= 2])

@@ -1,0 +1,196 @@
+"""Planning: what a number of seeds can decide, before they are run. Never power at an observed effect's p-value.
+
+Exact power of the sign test by its critical region; paired t by the noncentral t distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from numpy.typing import ArrayLike
+from scipy import integrate, special, stats
+
+from analysis.statistics.paired import sign_test_from_counts
+
+SEARCHED_TO = 129
+"""Seeds up to which `always` is searched."""
+WIN_RATES = (0.95, 0.9, 0.8, 0.7)
+_LIMIT = 1_000_000
+
+
+@lru_cache(maxsize=4096)
+def _critical_losses(n: int, alpha: float) -> int:
+    """Largest k with sign-test p(k of n) <= alpha; -1 when there is none."""
+    k = -1
+    while 2 * (k + 1) < n and sign_test_from_counts(k + 1, n) <= alpha:
+        k += 1
+    return k
+
+
+def power_sign_test(n: int, p_win: float, *, alpha: float = 0.05) -> float:
+    """Exact power of the two-sided sign test with n untied seeds; 0 where the floor exceeds alpha."""
+    k = _critical_losses(n, alpha)
+    if k < 0:
+        return 0.0
+    return float(stats.binom.cdf(k, n, p_win) + stats.binom.sf(n - k - 1, n, p_win))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedsNeeded:
+    """Seeds for a wanted power; power is saw-toothed in n."""
+
+    first: int | None
+    """First n that reaches it; None: none up to the search limit."""
+    always: int | None
+    """The n from which it never falls below again, up to the search limit."""
+
+
+@lru_cache(maxsize=256)
+def seeds_needed(
+    p_win: float, *, alpha: float = 0.05, power: float = 0.8, searched_to: int = SEARCHED_TO
+) -> SeedsNeeded:
+    """Seeds for `power` of the sign test when the treatment wins a seed with probability `p_win`."""
+    reaches = [power_sign_test(n, p_win, alpha=alpha) >= power for n in range(1, searched_to + 1)]
+    first = reaches.index(True) + 1 if any(reaches) else None
+    always = None
+    for n in range(searched_to, 0, -1):
+        if not reaches[n - 1]:
+            break
+        always = n
+    return SeedsNeeded(first=first, always=always)
+
+
+def power_t(dz: float, n: int, *, alpha: float = 0.05) -> float:
+    """Power of the two-sided paired t test for a true effect of dz standard deviations."""
+    if n < 2:
+        return 0.0
+    if not math.isfinite(dz):
+        return 1.0
+    df, shift = n - 1, abs(dz) * math.sqrt(n)
+    critical = float(stats.t.isf(alpha / 2, df))
+    if shift > critical + 40:  # where the noncentral t loses its digits, power is 1 to all of them
+        return 1.0
+    below = float(stats.nct.cdf(-critical, df, shift))
+    return float(stats.nct.sf(critical, df, shift)) + (below if math.isfinite(below) else 0.0)
+
+
+def seeds_needed_t(dz: float, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
+    """Smallest n with that power of the paired t test; None for no effect, or beyond a million seeds."""
+    if not abs(dz) > 0:
+        return None
+    high = 2
+    while power_t(dz, high, alpha=alpha) < power:
+        high *= 2
+        if high > _LIMIT:
+            return None
+    low = max(high // 2, 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_t(dz, middle, alpha=alpha) >= power else (middle, high)
+    return high
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimumSeeds:
+    """Smallest number of untied seeds whose floor can reach alpha."""
+
+    joint: int
+    """In the joint test: the number of endpoints costs nothing."""
+    holm: int
+    """When each of m hypotheses is tested on its own, Holm's first step."""
+
+
+def minimum_seeds(alpha: float = 0.05, hypotheses: int = 1, comparisons: int = 1) -> MinimumSeeds:
+    """Smallest n with comparisons x 2^(1-n) <= alpha (joint), or x hypotheses too (Holm)."""
+    return MinimumSeeds(
+        joint=_smallest_n(alpha / max(comparisons, 1)), holm=_smallest_n(alpha / max(comparisons * hypotheses, 1))
+    )
+
+
+def _smallest_n(alpha: float) -> int:
+    n = 1
+    while 2.0 ** (1 - n) > alpha * (1 + 1e-12):
+        n += 1
+    return n
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotAdvice:
+    """Seeds from a pilot's spread, for an effect that one wants to be able to see."""
+
+    n_pilot: int
+    sd: float | None
+    effect: float
+    dz: float | None
+    seeds_t: int | None
+    """80% power of the paired t test at `effect` with the pilot's sd."""
+    seeds_sign: int | None
+    """The same for the sign test, at the win rate that a normal with this dz has."""
+    p_win: float | None
+
+
+def from_effect(effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8, n_pilot: int = 0) -> PilotAdvice:
+    """Seeds for an effect against the sd of paired differences, both in units of the score."""
+    if not sd > 0:
+        return PilotAdvice(n_pilot=n_pilot, sd=sd, effect=effect, dz=None, seeds_t=None, seeds_sign=None, p_win=None)
+    dz = abs(effect) / sd
+    p_win = float(stats.norm.cdf(dz))
+    return PilotAdvice(
+        n_pilot=n_pilot,
+        sd=sd,
+        effect=effect,
+        dz=dz,
+        seeds_t=seeds_needed_t(dz, alpha=alpha, power=power),
+        seeds_sign=seeds_needed(p_win, alpha=alpha, power=power, searched_to=1_000).first,
+        p_win=p_win,
+    )
+
+
+def _flat(d: ArrayLike) -> list[float]:
+    import numpy as np
+
+    return [float(v) for v in np.asarray(d, dtype=np.float64).ravel()]
+
+
+def selection_bias(k: int) -> float:
+    """Expected best of k equal configurations, in standard deviations of one (maximum of k standard normals)."""
+    if k <= 1:
+        return 0.0
+
+    def integrand(x: float) -> float:
+        return x * k * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) * float(special.ndtr(x)) ** (k - 1)
+
+    return float(integrate.quad(integrand, -12, 12, epsabs=1e-12, limit=400)[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a number of seeds costs."""
+
+    cells: int
+    device_hours: float | None
+    """None when no cell has a recorded time."""
+    mean_cell_seconds: Mapping[str, float]
+    """Variant -> mean recorded seconds of a cell."""
+
+
+def cost(cell_seconds: Mapping[str, Iterable[float]], *, seeds: int, settings: int = 1, devices: float = 1.0) -> Cost:
+    """Device-hours of `seeds` x `settings` cells of every variant, from recorded seconds per cell.
+
+    Args:
+        cell_seconds: Variant -> seconds of its finished cells; a variant without any takes the mean of the others.
+        seeds: Seeds per variant and setting.
+        settings: Number of settings.
+        devices: Devices that one cell holds, possibly a fraction.
+    """
+    recorded = {variant: [s for s in seconds if math.isfinite(s)] for variant, seconds in cell_seconds.items()}
+    means = {variant: sum(s) / len(s) for variant, s in recorded.items() if s}
+    cells = len(recorded) * seeds * settings
+    if not means:
+        return Cost(cells=cells, device_hours=None, mean_cell_seconds={})
+    typical = sum(means.values()) / len(means)
+    seconds = sum(means.get(variant, typical) for variant in recorded) * seeds * settings
+    return Cost(cells=cells, device_hours=seconds * devices / 3600, mean_cell_seconds=means)

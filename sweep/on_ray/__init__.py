@@ -1,0 +1,1 @@
+"""The scheduler that the product ships with, and the only importer of ray."""

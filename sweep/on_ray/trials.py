@@ -1,0 +1,336 @@
+"""Ray Tune around the cells: a trial is one attempt at a cell, in a process that works off many.
+
+Tune places and watches; it keeps nothing: no checkpoints, no loggers, no state to resume from.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray import tune
+from ray.experimental import internal_kv
+from ray.tune.search import Searcher
+
+from sweep.on_ray.machines import Pin
+from sweep.record.retry import one_line
+from sweep.run.cell_queue import CellQueue
+from sweep.run.finisher import LOST, Closer
+from sweep.run.progress import Progress
+from sweep.run.worker import Assignment, CellWorker, Outcome, Place, Standing
+
+OUTCOME: Final = "outcome"
+WORK: Final = "work"
+TELL_S: Final = 0.5
+"""A worker tells and asks at most this often; a shorter cell does neither."""
+LOOK_S: Final = 1.0
+SLOTS_S: Final = 5.0
+GRACE_S: Final = 10.0
+"""A training that does not notice a stop within this time is ended with its process."""
+RECORDING_GRACE_S: Final = 120.0
+
+_TUNE: Final = {
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
+    "TUNE_FORCE_TRIAL_CLEANUP_S": "5",
+    "TUNE_WARN_THRESHOLD_S": "60",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000000",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+
+
+class StopSweep(Exception):
+    """Leaves Tune's loop once a stop has been asked for and all workers have been dealt with."""
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """An assignment on its way through Tune, which copies and prints what a trial's config holds."""
+
+    work: Assignment
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Sealed:
+        return self
+
+    def __repr__(self) -> str:
+        return self.work.cell.run_name
+
+    __str__ = __repr__
+
+
+class CellTrial(tune.Trainable):
+    """One worker process; `reset_config` gives it the next cell, so that imports are paid once."""
+
+    def setup(self, config: dict[str, Any], place: Place) -> None:  # type: ignore[override]
+        """Called once a process."""
+        logging.getLogger("mlflow").setLevel(logging.CRITICAL)
+        self._place = place
+        self._worker = CellWorker(place)
+        self._work: Assignment = config[WORK].work
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take the next cell."""
+        self._work = new_config[WORK].work
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train and record one cell."""
+        board = _Board(self._place.owner, self._work.launch)
+        outcome = self._worker.run(self._work, board.tell, board.stop_requested)
+        board.clear()
+        return {"done": True, OUTCOME: outcome}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Nothing is kept: a cell is trained whole or not at all."""
+
+
+class _Board:
+    """What a worker tells the driver and asks it while it works: Ray's key-value store."""
+
+    def __init__(self, owner: str, launch: str) -> None:
+        self._key = _standing_key(owner, launch)
+        self._stop = _stop_key(owner)
+        self._told = self._asked = time.monotonic()
+        self._written = False
+
+    def tell(self, standing: Standing) -> None:
+        now = time.monotonic()
+        if now - self._told < TELL_S and not (self._written and standing.phase == "record"):
+            return
+        internal_kv._internal_kv_put(self._key, json.dumps(asdict(standing)), overwrite=True)
+        self._told, self._written = now, True
+
+    def stop_requested(self) -> bool:
+        now = time.monotonic()
+        if now - self._asked < TELL_S:
+            return False
+        self._asked = now
+        return internal_kv._internal_kv_get(self._stop) is not None
+
+    def clear(self) -> None:
+        if self._written:
+            internal_kv._internal_kv_del(self._key)
+
+
+def _standing_key(owner: str, launch: str) -> str:
+    return f"sweep/{owner}/standing/{launch}"
+
+
+def _stop_key(owner: str) -> str:
+    return f"sweep/{owner}/stop"
+
+
+def standing_of(owner: str, launch: str) -> Standing | None:
+    """What a worker last told."""
+    text = internal_kv._internal_kv_get(_standing_key(owner, launch))
+    return None if text is None else Standing(**json.loads(text))
+
+
+class _CellSearcher(Searcher):
+    """Hands the queue's cells to Tune, which calls this a search."""
+
+    def __init__(self, cells: CellQueue, taken: dict[str, Assignment]) -> None:
+        super().__init__(metric="score", mode="max")
+        self._cells, self._taken = cells, taken
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune writes what would restore it; nothing ever is restored."""
+        return {}
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        """Nothing to set."""
+        return True
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override]
+        """The next cell; None for now; FINISHED for good."""
+        if not self._taken:
+            # With nothing running, Tune sleeps a second after a None; what the last cells need is over sooner.
+            self._cells.wait_closed(LOOK_S)
+        if self._cells.is_finished():
+            return str(Searcher.FINISHED)
+        work = self._cells.take()
+        if work is None:
+            return None
+        self._taken[trial_id] = work
+        return {WORK: _Sealed(work)}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """The callback learns it too, and more of it."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing to save."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to restore."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing to save."""
+
+
+class _Conductor(tune.Callback):
+    """Passes the ends of attempts on, shows progress, and carries out a stop."""
+
+    def __init__(self, sweep: TrialSweep) -> None:
+        self._sweep = sweep
+        self._ended: dict[str, Outcome] = {}
+        self._looked = self._counted = 0.0
+        self._stopping_since: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune writes what would restore it; nothing ever is restored."""
+        return {}
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        now = time.monotonic()
+        if now - self._counted > SLOTS_S:
+            self._counted = now
+            self._sweep.count_slots()
+        if now - self._looked > LOOK_S or self._sweep.stop_asked():
+            self._looked = now
+            standings = self._sweep.standings()
+            if self._sweep.stop_asked():
+                self._stop(now, standings, trials)
+            else:
+                names = {work.cell.run_name: standing for work, standing in standings}
+                self._sweep.progress.running(names)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        self._ended[trial.trial_id] = result.pop(OUTCOME)  # so that Tune does not keep it
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        work = self._sweep.taken.pop(trial.trial_id, None)
+        if work is not None:
+            outcome = self._ended.pop(trial.trial_id, None)
+            if outcome is not None:
+                self._sweep.closer.ended(work, outcome)
+            else:
+                self._sweep.closer.lost(work, None, LOST)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        work = self._sweep.taken.pop(trial.trial_id, None)
+        if work is not None:
+            standing = standing_of(self._sweep.place.owner, work.launch)
+            self._sweep.closer.lost(work, standing.run_id if standing else None, _why_lost(trial))
+
+    def _stop(self, now: float, standings: list[tuple[Assignment, Standing | None]], trials: list[Any]) -> None:
+        sweep = self._sweep
+        if self._stopping_since is None:
+            self._stopping_since = now
+            sweep.cells.stop()
+            internal_kv._internal_kv_put(_stop_key(sweep.place.owner), "1", overwrite=True)
+        recording = any(standing is not None and standing.phase == "record" for _, standing in standings)
+        if now - self._stopping_since < (RECORDING_GRACE_S if recording else GRACE_S) and standings:
+            return
+        by_launch = {work.launch: standing for work, standing in standings}
+        for trial in trials:
+            work = sweep.taken.pop(trial.trial_id, None)
+            if work is None:
+                continue
+            actor = trial.temporary_state.ray_actor
+            if actor is not None:
+                ray.kill(actor)
+            told = by_launch.get(work.launch)
+            sweep.closer.lost(work, told.run_id if told else None, "stopped while training", stopped=True)
+        raise StopSweep
+
+
+def _why_lost(trial: Any) -> str:
+    """That the process died, or what escaped from it."""
+    error = trial.get_error()
+    return one_line(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else LOST
+
+
+@dataclass(kw_only=True)
+class TrialSweep:
+    """One launch: cells from a queue through Ray Tune to the closer."""
+
+    place: Place
+    cells: CellQueue
+    closer: Closer
+    progress: Progress
+    cpus: int
+    gpus: float
+    spare: int
+    """Trials kept waiting beyond what fits, so that an autoscaler sees a demand."""
+    stop_asked: Callable[[], bool]
+    scratch: Path
+    """Tune writes here what would restore it; nobody reads it."""
+    pin: Pin = field(default_factory=Pin)
+    """Keeps the cells on machines of one kind."""
+
+    def __post_init__(self) -> None:
+        self.taken: dict[str, Assignment] = {}
+        """Trial id -> assignment, until its end."""
+
+    def run(self) -> None:
+        """Train until the queue is finished or a stop was asked for."""
+        os.environ.update(_TUNE)
+        for name in ("ray.tune", "ray.train", "ray.air"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self.count_slots()
+        trainable = tune.with_resources(tune.with_parameters(CellTrial, place=self.place), self._resources())
+        tuner = tune.Tuner(
+            trainable,
+            tune_config=tune.TuneConfig(
+                search_alg=_CellSearcher(self.cells, self.taken), num_samples=-1, reuse_actors=True
+            ),
+            run_config=tune.RunConfig(
+                name="cells",
+                storage_path=str(self.scratch),
+                callbacks=[_Conductor(self)],
+                failure_config=tune.FailureConfig(max_failures=0),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                verbose=0,
+            ),
+        )
+        with suppress(StopSweep):
+            tuner.fit()
+
+    def count_slots(self) -> None:
+        """How many cells the live nodes can run at once."""
+        slots = cell_slots(self.cpus, self.gpus, self.pin.allows)
+        self.cells.set_slots(slots + self.spare)
+        self.progress.slots = min(slots, self.cells.max_concurrent or slots)
+
+    def _resources(self) -> tune.PlacementGroupFactory:
+        """What one cell takes, and on which machines it may."""
+        bundle = {"CPU": self.cpus, "GPU": self.gpus, **self.pin.resources}
+        bundle = {name: amount for name, amount in bundle.items() if amount}
+        if not self.pin.node_ids:
+            return tune.PlacementGroupFactory([bundle])
+        machines = {"ray.io/node-id": f"in({','.join(self.pin.node_ids)})"}
+        return tune.PlacementGroupFactory([bundle], bundle_label_selector=[machines])
+
+    def standings(self) -> list[tuple[Assignment, Standing | None]]:
+        """What runs now, and what each worker last told."""
+        return [(work, standing_of(self.place.owner, work.launch)) for work in self.cells.out()]
+
+
+def cell_slots(cpus: int, gpus: float, allows: Callable[[Mapping[str, Any]], bool] = lambda node: True) -> int:
+    """How many cells of that size the live nodes of the connected cluster, as far as allowed, can run at once."""
+    slots = 0
+    for node in ray.nodes():  # type: ignore[no-untyped-call]
+        if node["Alive"] and allows(node):
+            has = node["Resources"]
+            fits = int(has.get("CPU", 0) / cpus)
+            if gpus:
+                devices = has.get("GPU", 0)
+                fits = min(fits, int(devices) * int(1 / gpus) if gpus < 1 else int(devices / gpus))
+            slots += fits
+    return slots

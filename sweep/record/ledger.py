@@ -1,0 +1,186 @@
+"""What is finished, what is to run, and why: a study's cells held against what MLflow knows. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis import schema
+from sweep.study.cells import Cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """One MLflow run of a cell, as the store gives it."""
+
+    run_id: str
+    status: str
+    """RUNNING, FINISHED, FAILED or KILLED."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    start_ms: int = 0
+    end_ms: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The cell key."""
+        return self.tags.get(schema.TAG_CELL, "")
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt at its cell."""
+        text = self.tags.get(schema.TAG_ATTEMPT, "1")
+        return int(text) if text.isdigit() else 1
+
+    @property
+    def complete(self) -> bool:
+        """All is stored; only the status was not set."""
+        return self.tags.get(schema.TAG_COMPLETE) == "true"
+
+    @property
+    def label(self) -> tuple[str, str, str]:
+        """Variant, seed and setting as they were called when the cell ran."""
+        return (
+            self.tags.get(schema.TAG_VARIANT, ""),
+            self.tags.get(schema.TAG_SEED, ""),
+            self.tags.get(schema.TAG_SETTING, schema.DEFAULT_SETTING),
+        )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The flat resolved spec; empty where the tag cannot be read."""
+        try:
+            found = json.loads(self.tags.get(schema.TAG_FIELDS, "{}"))
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellStatus:
+    """Where one cell stands."""
+
+    cell: Cell
+    state: str
+    """A state of analysis.schema."""
+    reason: str = ""
+    run_id: str | None = None
+    """The run that decides the state."""
+    attempt: int = 0
+    """Attempts so far."""
+    changed_fields: tuple[str, ...] = ()
+    """What differs from a recorded cell of the same variant, seed and setting that no cell of the study is any more."""
+    failure_kind: str | None = None
+
+
+def reconcile(
+    cells: Sequence[Cell],
+    recorded: Iterable[RecordedRun],
+    *,
+    owner_alive: bool = False,
+    match_spec: bool = False,
+) -> list[CellStatus]:
+    """The state of every cell, in the order given.
+
+    Args:
+        cells: The study's cells.
+        recorded: All cell runs of the study's experiment, in any order.
+        owner_alive: A driver holds the study now, so what is RUNNING runs.
+        match_spec: Match a cell whose digests could not be read here on its spec alone (for showing, not for running).
+    """
+    by_key: dict[str, list[RecordedRun]] = {}
+    by_spec: dict[str, list[RecordedRun]] = {}
+    by_label: dict[tuple[str, str, str], list[RecordedRun]] = {}
+    for run in sorted(recorded, key=lambda one: (one.start_ms, one.run_id)):
+        by_key.setdefault(run.key, []).append(run)
+        by_spec.setdefault(run.tags.get(schema.TAG_SPEC, ""), []).append(run)
+        by_label.setdefault(run.label, []).append(run)
+    current = {cell.key for cell in cells}
+    statuses = []
+    for cell in cells:
+        runs = by_key.get(cell.key, [])
+        note = ""
+        if not runs and match_spec and cell.unresolved:
+            runs = by_spec.get(cell.spec_key, [])
+            note = f"matched by spec, digest of {', '.join(cell.unresolved)} unresolved" if runs else ""
+        status = _status(cell, runs, owner_alive=owner_alive)
+        if not runs:
+            status = _with_changes(status, by_label.get((cell.variant, str(cell.seed), cell.setting), []), current)
+        if note:
+            reason = f"{status.reason}; {note}" if status.reason else note
+            status = CellStatus(**{**vars(status), "reason": reason})
+        statuses.append(status)
+    return statuses
+
+
+def _status(cell: Cell, runs: Sequence[RecordedRun], *, owner_alive: bool) -> CellStatus:
+    def status(state: str, run: RecordedRun, reason: str = "") -> CellStatus:
+        return CellStatus(
+            cell=cell,
+            state=state,
+            reason=reason,
+            run_id=run.run_id,
+            attempt=max(one.attempt for one in runs),
+            failure_kind=run.tags.get(schema.TAG_FAILURE_KIND) if state == schema.STATE_FAILED else None,
+        )
+
+    if not runs:
+        return CellStatus(cell=cell, state=schema.STATE_TO_RUN)
+    for run in runs:
+        if run.status == "FINISHED":
+            return status(schema.STATE_FINISHED, run)
+    open_runs = [run for run in runs if run.status in ("RUNNING", "SCHEDULED")]
+    if open_runs:
+        run = next((one for one in open_runs if one.complete), open_runs[-1])
+        if owner_alive:
+            return status(schema.STATE_RUNNING, run, f"attempt {run.attempt}")
+        if run.complete:
+            return status(schema.STATE_STALE, run, "all is recorded; `sweep run` closes it without training")
+        return status(schema.STATE_STALE, run, "its driver is gone; `sweep run` trains it again")
+    last = runs[-1]
+    if last.status == "FAILED":
+        return status(schema.STATE_FAILED, last, last.tags.get(schema.TAG_FAILURE, "no reason was recorded"))
+    why = last.tags.get(schema.TAG_FAILURE) or "stopped before its end"
+    return status(schema.STATE_TO_RUN, last, f"attempt {last.attempt}: {why}")
+
+
+def _with_changes(status: CellStatus, same_label: Sequence[RecordedRun], current: set[str]) -> CellStatus:
+    """Say what differs from a finished cell of the same name that the study no longer describes."""
+    before = [run for run in same_label if run.status == "FINISHED" and run.key not in current]
+    if not before:
+        return status
+    cell, run = status.cell, before[-1]
+    old, new = run.fields, cell.spec.flat()
+    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    changed += sorted(
+        f"digest of {name}"
+        for name, digest in cell.digests.items()
+        if run.tags.get(schema.TAG_DIGEST_PREFIX + name) not in (None, digest)
+    )
+    if not changed:
+        return status
+    reason = f"differs in {', '.join(changed)} from the finished run {run.run_id}"
+    return CellStatus(**{**vars(status), "reason": reason, "changed_fields": tuple(changed)})
+
+
+def changed_cells(statuses: Iterable[CellStatus]) -> dict[str, int]:
+    """Field -> in how many cells it differs from what is recorded under the same names."""
+    counts: dict[str, int] = {}
+    for status in statuses:
+        for name in status.changed_fields:
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def to_run(statuses: Iterable[CellStatus], *, retry_failed: bool) -> list[CellStatus]:
+    """Which cells a launch schedules: all but the finished, and those that failed by themselves only if asked."""
+    return [
+        status
+        for status in statuses
+        if status.state != schema.STATE_FINISHED
+        and (
+            status.state != schema.STATE_FAILED or retry_failed or status.failure_kind == schema.FAILURE_INFRASTRUCTURE
+        )
+    ]

@@ -1,0 +1,171 @@
+"""What one trained cell becomes in the record: metrics, params, tags, inputs and artifacts. Knows no store.
+
+A Recording is complete in itself, so that it can be written now, or spooled and written by the next command.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from analysis import schema
+from sweep.study.cells import Cell
+from trainables.spec import Predictions, TrainResult
+
+FAILURE_ARTIFACT: Final = "failure.txt"
+MAX_PARAM: Final = 6000
+"""Longest value of an MLflow param; the full value stands in the tag of typed fields."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One point of one metric; `time_ms` is fixed when measured, so that writing twice stores it once."""
+
+    name: str
+    value: float
+    step: int
+    time_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """A dataset or a model that the cell used."""
+
+    name: str
+    digest: str
+    context: str
+    """`train`, `validation`, `test` or `model`."""
+    source: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """Everything that is stored about one training."""
+
+    metrics: tuple[Metric, ...] = ()
+    params: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    inputs: tuple[Input, ...] = ()
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+    """Artifact path -> contents."""
+
+    def header(self) -> dict[str, Any]:
+        """All but the artifacts, as JSON-ready values."""
+        return {
+            "metrics": [asdict(metric) for metric in self.metrics],
+            "params": dict(self.params),
+            "tags": dict(self.tags),
+            "inputs": [asdict(one) for one in self.inputs],
+        }
+
+    @classmethod
+    def from_parts(cls, header: Mapping[str, Any], artifacts: Mapping[str, bytes]) -> Recording:
+        """The inverse of `header()` and `artifacts`."""
+        return cls(
+            metrics=tuple(Metric(**metric) for metric in header["metrics"]),
+            params=header["params"],
+            tags=header["tags"],
+            inputs=tuple(Input(**one) for one in header["inputs"]),
+            artifacts=artifacts,
+        )
+
+
+def cell_tags(study: str, cell: Cell) -> dict[str, str]:
+    """Tags that say which cell a run is of; set when the run is created."""
+    return {
+        schema.TAG_STUDY: study,
+        schema.TAG_SCHEMA: schema.SCHEMA_VERSION,
+        schema.TAG_KIND: cell.kind,
+        schema.TAG_CELL: cell.key,
+        schema.TAG_SPEC: cell.spec_key,
+        schema.TAG_VARIANT: cell.variant,
+        schema.TAG_SEED: str(cell.seed),
+        schema.TAG_SETTING: cell.setting,
+        schema.TAG_VARIANT_FIELDS: json.dumps(list(cell.variant_fields)),
+        schema.TAG_FIELDS: json.dumps(cell.spec.flat(), sort_keys=True),
+        **{schema.TAG_DIGEST_PREFIX + name: digest for name, digest in cell.digests.items()},
+    }
+
+
+def cell_params(cell: Cell) -> dict[str, str]:
+    """The flat resolved spec as MLflow params (text)."""
+    return {name: _param(value) for name, value in cell.spec.flat().items()}
+
+
+def _param(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return text if len(text) <= MAX_PARAM else text[: MAX_PARAM - 3] + "..."
+
+
+def recording_of(cell: Cell, result: TrainResult, *, time_ms: int) -> Recording:
+    """What to store about a cell that trained.
+
+    Raises:
+        NonFiniteScore: a score is NaN or infinite; a store would keep it as a number.
+    """
+    from trainables.errors import NonFiniteScore
+
+    for name, value in result.scores.items():
+        if not math.isfinite(value):
+            raise NonFiniteScore(f"{name} is {value}")
+    points = [(name, float(value), 0) for name, value in result.scores.items()]
+    for name, value in result.scores.items():
+        try:
+            endpoint = schema.parse_endpoint(name)
+        except ValueError:
+            continue  # a score of a trainable of one's own that has no dim
+        points.append((schema.by_dim_metric(endpoint.metric), float(value), endpoint.dim))
+    points += [(schema.METRIC_LOSS, float(loss), step) for step, loss in result.loss_curve if math.isfinite(loss)]
+    points += [(schema.METRIC_TIME_PREFIX + name, float(seconds), 0) for name, seconds in result.times.items()]
+    if result.memory_peak_mb is not None:
+        points.append((schema.METRIC_MEMORY_PEAK, float(result.memory_peak_mb), 0))
+    tags = {schema.TAG_FINGERPRINT_PREFIX + name: value for name, value in result.fingerprint.items()}
+    if result.notes:
+        tags[schema.TAG_NOTES] = json.dumps(list(result.notes), ensure_ascii=False)
+    return Recording(
+        metrics=tuple(Metric(name=name, value=value, step=step, time_ms=time_ms) for name, value, step in points),
+        params=cell_params(cell),
+        tags=tags,
+        inputs=_inputs(cell, result),
+        artifacts={
+            schema.predictions_artifact(split): predictions_parquet(one) for split, one in result.predictions.items()
+        },
+    )
+
+
+def _inputs(cell: Cell, result: TrainResult) -> tuple[Input, ...]:
+    used = [
+        Input(name=data.source, digest=data.digest, context=data.split, source=data.source, rows=data.rows)
+        for data in result.datasets
+    ]
+    if cell.spec.model is not None:
+        name = cell.spec.model.name
+        digest = cell.digests.get("model", cell.spec.model.revision or "")
+        used.append(Input(name=name, digest=digest, context="model", source=name))
+    return tuple(used)
+
+
+def failure_recording(cell: Cell, *, reason: str, kind: str, detail: str) -> Recording:
+    """What to store about a cell that failed: one line as a tag, the whole story as an artifact."""
+    return Recording(
+        params=cell_params(cell),
+        tags={schema.TAG_FAILURE: reason, schema.TAG_FAILURE_KIND: kind},
+        artifacts={FAILURE_ARTIFACT: detail.encode("utf-8", errors="replace")},
+    )
+
+
+def predictions_parquet(predictions: Predictions) -> bytes:
+    """Parquet of one split: the label, one cosine column per dim; float64, rows in the order of the data."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {schema.PREDICTION_LABEL_COLUMN: predictions.labels}
+    columns |= {schema.prediction_column(dim): predictions.by_dim[dim] for dim in sorted(predictions.by_dim)}
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, compression="zstd", use_dictionary=False)
+    return buffer.getvalue()

@@ -1,0 +1,205 @@
+"""Before anything is scheduled: end what was left open, record what waits in the spool, open the study run."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from analysis import schema
+from sweep.record.description import describe
+from sweep.record.ledger import RecordedRun
+from sweep.record.spool import Spool, Spooled
+from sweep.record.tracking import CellRun, StudyRun, Tracking
+from sweep.study import Study
+from sweep.study.cells import Cell
+
+Say = Callable[[str], None]
+ABANDONED = "its driver ended before it did"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What was left open and how it was ended."""
+
+    runs: tuple[RecordedRun, ...]
+    """All cell runs, none of them RUNNING."""
+    adopted: int = 0
+    """Complete runs of a dead driver, now FINISHED."""
+    killed: int = 0
+    """Incomplete ones, now KILLED."""
+
+
+def settle(tracking: Tracking, runs: Iterable[RecordedRun], *, by: str) -> Settled:
+    """End every run that is still open; only the holder of the claim may call this.
+
+    Args:
+        tracking: The store.
+        runs: All cell runs of the study.
+        by: The driver that does it, for the record.
+    """
+    runs = list(runs)
+    finished = {run.key for run in runs if run.status == "FINISHED"}
+    out, adopted, killed = [], 0, 0
+    for run in runs:
+        if run.status not in ("RUNNING", "SCHEDULED"):
+            out.append(run)
+        elif run.complete and run.key not in finished:
+            # A rerun on request may have died before it told the run that it replaces; that one is KILLED first.
+            tracking.close(run.run_id, "FINISHED")
+            finished.add(run.key)
+            adopted += 1
+            out.append(replace(run, status="FINISHED"))
+        else:
+            tags = {
+                schema.TAG_SUPERSEDED_BY: by,
+                schema.TAG_FAILURE: ABANDONED,
+                schema.TAG_FAILURE_KIND: schema.FAILURE_INFRASTRUCTURE,
+            }
+            tracking.close(run.run_id, "KILLED", tags)
+            killed += 1
+            out.append(replace(run, status="KILLED", tags={**run.tags, **tags}))
+    return Settled(runs=tuple(out), adopted=adopted, killed=killed)
+
+
+def record_spooled(
+    tracking: Tracking,
+    spool: Spool,
+    *,
+    experiment_id: str,
+    parent_run_id: str,
+    wanted: Collection[str],
+    finished: Collection[str],
+    say: Say,
+) -> int:
+    """Record the waiting results of cells that are wanted and not finished yet.
+
+    Args:
+        tracking: The store.
+        spool: The study's waiting results.
+        experiment_id: The study's experiment.
+        parent_run_id: The study run.
+        wanted: Keys of the study's cells.
+        finished: Keys that have a finished run.
+        say: Gets one line for each file that cannot be used.
+
+    Returns:
+        How many were recorded.
+    """
+    recorded = 0
+    for path, found in spool.waiting():
+        if isinstance(found, ValueError):
+            say(f"{spool.set_aside(path)}: {found}; its cell is trained again")
+            continue
+        if found.cell in finished:
+            spool.remove(path)
+            continue
+        if found.cell not in wanted:
+            continue  # of another version of the study, which may come back
+        run = _run_for(tracking, found, experiment_id, parent_run_id)
+        tracking.record(run, found.recording, complete=True)
+        tracking.close(run.run_id, "FINISHED")
+        spool.remove(path)
+        recorded += 1
+    return recorded
+
+
+def _run_for(tracking: Tracking, found: Spooled, experiment_id: str, parent_run_id: str) -> CellRun:
+    """The run that was begun for the result, if this store has it; else a new one."""
+    launch = found.tags.get(schema.TAG_LAUNCH, uuid.uuid4().hex)
+    begun = tracking.launched(experiment_id, launch)
+    if begun is not None:
+        return CellRun(run_id=begun.run_id, artifact_uri=tracking.artifact_uri(begun.run_id))
+    return tracking.create_cell_run(experiment_id, parent_run_id, found.run_name, found.tags, launch)
+
+
+def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
+    """The study's parent run, set RUNNING: created with the declared plan at the first run, never rewritten.
+
+    A later version of the study file is kept beside the first one; a changed seed list is appended to the history.
+    """
+    experiment_id = tracking.open_experiment(study.name)
+    run = tracking.study_run(study.name)
+    if run is None:
+        run = tracking.create_study_run(experiment_id, study.name, {schema.TAG_STUDY_FILE: study.path.name})
+    elif run.status != "RUNNING":
+        tracking.reopen(run.run_id)
+    place = CellRun(run_id=run.run_id, artifact_uri=tracking.artifact_uri(run.run_id))
+    if not tracking.has_artifact(run.run_id, schema.PLAN_ARTIFACT):
+        tracking.put_artifact(place, schema.STUDY_ARTIFACT, study.text.encode())
+        tracking.put_artifact(place, schema.PLAN_ARTIFACT, _json(declared_plan(study)))
+    described = describe(study, run.tags.get(schema.TAG_DESCRIPTION))
+    if described != run.tags.get(schema.TAG_DESCRIPTION):
+        tracking.set_tags(run.run_id, {schema.TAG_DESCRIPTION: described})
+    if note_seeds(tracking, run, study.seeds) > 1:
+        name = schema.STUDY_ARTIFACT.replace(".yaml", f"-{int(time.time())}.yaml")
+        tracking.put_artifact(place, name, study.text.encode())
+    return run
+
+
+def note_seeds(tracking: Tracking, run: StudyRun, seeds: Sequence[int]) -> int:
+    """Append a changed seed list to the history; the number of the new entry, 0 where nothing has changed."""
+    if knows_seeds(run, seeds):
+        return 0
+    history = history_of(run.tags, schema.HISTORY_TAG_SEEDS)
+    entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "seeds": list(seeds)}
+    tracking.set_tags(run.run_id, {f"{schema.HISTORY_TAG_SEEDS}{len(history):04d}": json.dumps(entry)})
+    return len(history) + 1
+
+
+def knows_seeds(run: StudyRun | None, seeds: Sequence[int]) -> bool:
+    """Whether there is a study run and this list of seeds is the one last noted."""
+    history = [] if run is None else history_of(run.tags, schema.HISTORY_TAG_SEEDS)
+    return bool(history) and history[-1].get("seeds") == list(seeds)
+
+
+def declared_plan(study: Study) -> dict[str, Any]:
+    """What the study declares before data exist, as recorded."""
+    return {
+        "plan": study.analysis.model_dump(mode="json"),
+        "baseline": study.baseline,
+        "variants": list(study.variants),
+        "search": None if study.searched_by is None else study.searched_by.model_dump(mode="json"),
+    }
+
+
+def history_of(tags: Mapping[str, str], prefix: str) -> list[dict[str, Any]]:
+    """The entries of a history kept in tags, oldest first."""
+    found = []
+    for name in sorted(tags):
+        if name.startswith(prefix):
+            try:
+                entry = json.loads(tags[name])
+            except ValueError:
+                continue
+            if isinstance(entry, dict):
+                found.append(entry)
+    return found
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()
+
+
+def chosen_for_rerun(cells: Sequence[Cell], asked: Iterable[str]) -> list[Cell]:
+    """The cells that a rerun names: by run name, `variant:seed` or `variant:seed:setting`, or start of the key.
+
+    Raises:
+        ValueError: a name fits no cell.
+    """
+    chosen: dict[str, Cell] = {}
+    for name in asked:
+        fits = [
+            cell
+            for cell in cells
+            if name in (cell.run_name, f"{cell.variant}:{cell.seed}", f"{cell.variant}:{cell.seed}:{cell.setting}")
+            or (len(name) >= 8 and cell.key.startswith(name))
+        ]
+        if not fits:
+            raise ValueError(f"{name!r} fits no cell; expected VARIANT:SEED, VARIANT:SEED:SETTING or a cell key")
+        chosen.update((cell.key, cell) for cell in fits)
+    return list(chosen.values())

@@ -1,0 +1,203 @@
+"""What a running sweep shows: a live bar on a terminal, plain lines elsewhere. Always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sweep.run.tally import Tally
+from sweep.run.worker import Standing
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from sweep.study.cells import Cell
+
+QUIET_S: Final = 30.0
+"""Without a terminal: longest silence before a line says what is going on."""
+WIDE: Final = 100
+"""Columns of a terminal that shows a long bar and two running cells."""
+MOST_LINES: Final = 6
+"""On a terminal: of who is ahead, while the bar stands."""
+
+
+def duration(seconds: float) -> str:
+    """`47 s`, `12 min`, `3 h 05 min`, `2 d 4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    if minutes < 90:
+        return f"{minutes:.0f} min"
+    hours = int(minutes // 60)
+    if hours < 48:
+        return f"{hours} h {int(minutes % 60):02d} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+@dataclass(kw_only=True)
+class Count:
+    """How far a sweep is."""
+
+    total: int
+    before: int
+    """Finished when it began."""
+    finished: int = 0
+    failed: int = 0
+    retried: int = 0
+    seconds: float = 0.0
+    """Sum over the cells finished since, each from its begin to its record."""
+
+    @property
+    def done(self) -> int:
+        """Cells that need no more work."""
+        return self.before + self.finished + self.failed
+
+
+def eta_s(count: Count, slots: int) -> float | None:
+    """Seconds left if a cell takes as long as the finished ones did; None before one has finished.
+
+    Args:
+        count: How far the sweep is.
+        slots: Cells that run at once.
+    """
+    if not count.finished:
+        return None
+    rounds = -(-(count.total - count.done) // max(1, slots))
+    return rounds * count.seconds / count.finished
+
+
+class Progress:
+    """Shows one sweep. Not thread-safe by itself where it draws; rich and print are."""
+
+    def __init__(self, count: Count, tally: Tally, *, gpus: float = 0.0, began: float | None = None) -> None:
+        """Prepare.
+
+        Args:
+            count: How far the sweep is when it begins.
+            tally: Who is ahead; shown as what it is.
+            gpus: GPUs that one cell holds.
+            began: When the user began to wait, on the monotonic clock; None: now.
+        """
+        self.count, self._tally, self._gpus = count, tally, gpus
+        self.slots = 1
+        """Cells that run at once."""
+        self._note = "starting"
+        self._said: list[str] = []
+        self._spoke = time.monotonic()
+        self._began = self._spoke if began is None else began
+        self._live = sys.stderr.isatty()
+        self._narrow = False
+        self._bar: Any = None
+        self._task: TaskID | None = None
+
+    def start(self) -> None:
+        """Begin to show."""
+        self._spoke = time.monotonic()
+        if not self._live:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        console = Console(stderr=True)
+        self._narrow = console.width < WIDE
+        self._bar = Bar(
+            TextColumn("cells"),
+            BarColumn(bar_width=10 if self._narrow else 30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("cells", total=self.count.total, completed=self.count.done, note=self._note)
+        self._bar.start()
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        self._spoke = time.monotonic()
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def finished(self, cell: Cell, *, scores: Mapping[str, float], seconds: float) -> None:
+        """A cell is finished; the first of its scores is shown."""
+        self.count.finished += 1
+        self.count.seconds += seconds
+        self._tally.add(cell, scores)
+        shown = next((f"  {name} {score:.4f}" for name, score in scores.items()), "")
+        self.say(f"{self._head()} finished {cell.run_name}{shown}  in {duration(seconds)}{self._left()}")
+        self._draw()
+
+    def failed(self, name: str, reason: str) -> None:
+        """A cell has failed for good."""
+        self.count.failed += 1
+        self.say(f"{self._head()} FAILED {name}: {reason}")
+        self._draw()
+
+    def retry(self, name: str, reason: str, pause_s: float) -> None:
+        """An attempt was lost and will be repeated."""
+        self.count.retried += 1
+        self.say(f"{self._head()} lost {name}: {reason}; again in {duration(pause_s)}")
+
+    def running(self, standings: Mapping[str, Standing | None]) -> None:
+        """What runs now: name -> standing."""
+        if self._bar is None:
+            if time.monotonic() - self._spoke > QUIET_S:
+                self.say(f"{self._head()} running {_running(standings, most=4)}{self._left()}")
+                self._say_who_is_ahead()
+            return
+        self._note = f"{_running(standings, most=1 if self._narrow else 2)}{self._left()}"
+        self._draw()
+
+    def stop(self) -> None:
+        """Stop drawing; what was trained and who is ahead stays on the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if self.count.finished:
+            self.say(f"{self.count.finished} trained in {duration(time.monotonic() - self._began)}{self._gpu_hours()}")
+            self._say_who_is_ahead()
+
+    def _say_who_is_ahead(self) -> None:
+        """Unless that has been said already."""
+        lines = self._tally.lines()
+        if lines != self._said:
+            self._said = lines
+            for line in lines:
+                self.say(line)
+
+    def _draw(self) -> None:
+        if self._bar is not None and self._task is not None:
+            note = "\n".join([self._note + self._gpu_hours(), *self._tally.lines()[:MOST_LINES]])
+            self._bar.update(self._task, completed=self.count.done, total=self.count.total, note=note)
+
+    def _gpu_hours(self) -> str:
+        return f", {self.count.seconds * self._gpus / 3600:.2g} GPU-hours" if self._gpus else ""
+
+    def _head(self) -> str:
+        width = len(str(self.count.total))
+        return f"[{self.count.done:{width}d}/{self.count.total}]"
+
+    def _left(self) -> str:
+        left = eta_s(self.count, self.slots)
+        return f", about {duration(left)} left" if left else ""
+
+
+def _running(standings: Mapping[str, Standing | None], *, most: int) -> str:
+    if not standings:
+        return "nothing"
+    shown = [_one(name, standing) for name, standing in list(standings.items())[:most]]
+    more = len(standings) - most
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _one(name: str, standing: Standing | None) -> str:
+    if standing is None:
+        return name
+    where = f" {standing.step}/{standing.total_steps}" if standing.total_steps else ""
+    loss = "" if standing.loss is None else f", loss {standing.loss:.3g}"
+    return f"{name} ({standing.phase}{where}{loss})"

@@ -1,0 +1,1 @@
+"""`sweep tune`: a search per variant with equal budgets, frozen into a study file."""

@@ -1,0 +1,166 @@
+"""Tables that people have: dialects of CSV, wrong lines, averaged tables, exports of MLflow and Optuna."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis import schema
+from analysis.errors import ResultsError
+from analysis.results.load import load
+
+PLAIN = [("a", 0, 0.5), ("b", 0, 0.6), ("a", 1, 0.51), ("b", 1, 0.58)]
+
+
+def plain_text(separator: str = ",", comma: bool = False, newline: str = "\n") -> str:
+    lines = [separator.join(("variant", "seed", "metric", "dim", "value"))]
+    for variant, seed, value in PLAIN:
+        number = str(value).replace(".", ",") if comma else str(value)
+        lines.append(separator.join((variant, str(seed), "test/spearman", "64", number)))
+    return newline.join(lines) + newline
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "scores.csv"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        plain_text().encode(),
+        plain_text().encode("utf-8-sig"),
+        plain_text().encode("utf-16"),
+        plain_text(newline="\r\n").encode(),
+        plain_text("\t").encode(),
+        plain_text(";", comma=True).encode(),
+        plain_text().replace("seed", "Seed").replace(",64,", ", 64.0 ,").encode(),
+        plain_text().replace("\nb,1", "\n\n,,,,\nb,1").encode(),
+        plain_text().replace("0.51", '"0,51"').encode(),
+    ],
+    ids=["plain", "bom", "utf16", "crlf", "tabs", "semicolons", "spaces", "blank-lines", "quoted-comma"],
+)
+def test_dialects_read_alike(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    results = load(results=file)
+    rows = results.table[["variant", "seed", "value"]].itertuples(index=False, name=None)
+    assert list(rows) == PLAIN
+    assert set(results.table["dim"]) == {64}
+    assert set(results.table["setting"]) == {schema.DEFAULT_SETTING}
+    assert not results.fingerprinted
+    assert results.variant_order == ("a", "b")
+
+
+def test_a_repeated_header_is_skipped_and_told(file: Path) -> None:
+    lines = plain_text().splitlines()
+    file.write_text("\n".join([*lines[:3], lines[0], *lines[3:]]))
+    results = load(results=file)
+    assert len(results.table) == 4
+    assert [problem.where for problem in results.problems] == ["scores.csv, line 4"]
+
+
+@pytest.mark.parametrize("text", ["", "NaN", "null", "NA", "inf"])
+def test_an_undefined_score_is_kept_as_undefined(file: Path, text: str) -> None:
+    file.write_text(plain_text().replace("0.51", text))
+    assert load(results=file).table["value"].isna().sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("0.51", "abc", "line 4: value: 'abc' is not valid; expected a number"),
+        ("a,1", "a,one", "line 4: seed: 'one' is not valid; expected a whole number"),
+        ("a,1", ",1", "line 4: variant: '' is not valid; expected a name"),
+        ("64,0.51", "0,0.51", "line 4: dim: '0' is not valid; expected a whole number from 1"),
+        ("0.51", "0,51", r"line 4: 6 values for 5 columns \(a decimal comma needs quotes"),
+        ("test/spearman,64,0.51", "spearman,64,0.51", "line 4: metric: 'spearman' is not valid"),
+        ("metric", "score", "column 'metric' is missing"),
+        ("seed", "run", "already averaged over seeds"),
+        ("value", "mean", "already averaged over seeds"),
+        ("dim", "seed", "the column 'seed' occurs twice"),
+    ],
+)
+def test_what_is_wrong_is_named(file: Path, old: str, new: str, said: str) -> None:
+    file.write_text(plain_text().replace(old, new, 1))
+    with pytest.raises(ResultsError, match=said):
+        load(results=file)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the file is empty"),
+        (b"variant,seed,metric,dim,value\n", "no finished row with a score"),
+        (b"variant,seed\n\xff\xff,1\n", "line 2 is not UTF-8"),
+        (b"PK\x03\x04\x00\x00", "not a text file"),
+    ],
+)
+def test_files_that_are_no_table(file: Path, content: bytes, said: str) -> None:
+    file.write_bytes(content)
+    with pytest.raises(ResultsError, match=said):
+        load(results=file)
+
+
+def mlflow_table() -> pd.DataFrame:
+    rows = [
+        {"run_id": f"r{i}", "experiment_id": "1", "status": "FINISHED", "metrics.test/spearman_64": value,
+         "metrics.train/loss_1": 0.1, "params.variant": variant, "params.seed": str(seed), "tags.mlflow.user": "x"}
+        for i, (variant, seed, value) in enumerate(PLAIN)
+    ]  # fmt: skip
+    return pd.DataFrame([*rows, rows[0] | {"run_id": "r9", "status": "FAILED", "metrics.test/spearman_64": 0.1}])
+
+
+def test_mlflows_own_table_is_converted_finished_runs_only(file: Path) -> None:
+    mlflow_table().to_csv(file, index=False)
+    results = load(results=file)
+    rows = results.table[["variant", "seed", "value"]].itertuples(index=False, name=None)
+    assert list(rows) == PLAIN
+    assert [problem.reason for problem in results.problems] == [
+        "runs left out because only FINISHED ones count: 1 FAILED"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "said"),
+    [
+        ("params.seed", "says no seed; add a column params.seed"),
+        ("metrics.test/spearman_64", "no metric is named like an endpoint"),
+        ("status", "column 'status' is missing"),
+    ],
+)
+def test_mlflows_table_is_refused_with_what_to_change(file: Path, dropped: str, said: str) -> None:
+    mlflow_table().drop(columns=dropped).to_csv(file, index=False)
+    with pytest.raises(ResultsError, match=said):
+        load(results=file)
+
+
+def optuna_table() -> pd.DataFrame:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(direction="maximize")
+    for variant, seed, value in PLAIN:
+        trial = study.ask()
+        trial.set_user_attr("variant", variant)
+        trial.set_user_attr("seed", seed)
+        trial.set_user_attr("test/spearman_64", value)
+        study.tell(trial, value)
+    study.tell(study.ask(), state=optuna.trial.TrialState.FAIL)
+    return study.trials_dataframe()
+
+
+def test_optunas_own_table_is_converted_complete_trials_only(file: Path) -> None:
+    optuna_table().to_csv(file, index=False)
+    results = load(results=file)
+    rows = results.table[["variant", "seed", "value"]].itertuples(index=False, name=None)
+    assert list(rows) == PLAIN
+    assert results.problems[0].reason == "trials left out because only COMPLETE ones count: 1 FAIL"
+    assert "exploratory" in results.problems[1].reason
+
+
+def test_optunas_table_without_metric_and_dim_is_refused(file: Path) -> None:
+    optuna_table().drop(columns="user_attrs_test/spearman_64").to_csv(file, index=False)
+    with pytest.raises(ResultsError, match="its value names no metric and dim"):
+        load(results=file)

@@ -1,0 +1,70 @@
+"""What the study run says about itself in the MLflow UI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.schema import TAG_DESCRIPTION, VERDICT_HEADING
+from sweep.record.description import describe
+from sweep.record.study_run import open_study_run
+from sweep.record.tracking import Tracking
+from sweep.record.tracking_uri import where_to_look
+from sweep.study import load_study
+from tests.sweep import studies
+
+
+def test_question_design_and_variants(tmp_path: Path) -> None:
+    study = load_study(studies.write(tmp_path, studies.ARTICLE))
+    assert describe(study) == (
+        "**Question.** Is `interleaved` better than `chunked` on `test/spearman_512`?\n\n"
+        "**Verdict.** None yet; `analysis report study.yaml --log` puts it here.\n\n"
+        "**Design.** 2 variants x 5 seeds: 10 cells; alpha 0.05, differences below 0.002 do not matter, stopping fixed."
+        " Should the file have changed since: the plan that counts is the one recorded at the first run,"
+        " `study/analysis_plan.json`.\n\n"
+        "| variant | differs in |\n|---|---|\n"
+        "| `chunked` (baseline) | `loss` = angle, `loss.layout` = chunked |\n"
+        "| `interleaved` | `loss` = angle, `loss.layout` = interleaved |"
+    )
+
+
+def test_a_verdict_is_kept(tmp_path: Path) -> None:
+    study = load_study(studies.write(tmp_path, studies.toy()))
+    first = describe(study)
+    told = first.replace("None yet; `analysis report study.yaml --log` puts it here.", "b is better than a.")
+    more = describe(study.with_seeds(9), told)
+    assert f"\n\n{VERDICT_HEADING} b is better than a.\n\n" in more
+    assert "9 seeds" in more
+    assert more.count(VERDICT_HEADING) == 1
+
+
+def test_one_variant_asks_nothing(tmp_path: Path) -> None:
+    study = load_study(studies.write(tmp_path, studies.toy(variants={"a": {"loss": "cosent"}})))
+    assert "None: `a` is the only variant" in describe(study)
+
+
+def test_it_stands_on_the_study_run(tmp_path: Path) -> None:
+    study = load_study(studies.write(tmp_path, studies.noop()))
+    tracking = Tracking(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    open_study_run(tracking, study)
+    run = tracking.study_run(study.name)
+    assert run is not None
+    assert run.tags[TAG_DESCRIPTION] == describe(study)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://head:5000", "http://head:5000/#/experiments/3/runs"),
+        ("sqlite:///{cwd}/mlflow.db", "mlflow ui, then http://127.0.0.1:5000/#/experiments/3/runs"),
+        (
+            "sqlite:////data/x.db",
+            "mlflow ui --backend-store-uri sqlite:////data/x.db, then http://127.0.0.1:5000/#/experiments/3/runs",
+        ),
+        ("postgresql://host/name", "mlflow ui --backend-store-uri postgresql://host/name"),
+    ],
+)
+def test_where_to_look(uri: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert where_to_look(uri.format(cwd=tmp_path), "3") == shown

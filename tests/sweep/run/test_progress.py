@@ -1,0 +1,136 @@
+"""What a running sweep shows, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+from sweep.run import progress as module
+from sweep.run.progress import Count, Progress, duration, eta_s
+from sweep.run.tally import Tally
+from sweep.run.worker import Standing
+from tests.sweep.runs import a_cell
+
+PRIMARY = "test/spearman_64"
+COLOUR = r"\x1b\[(?:\d+;)*(?:3\d|38;[\d;]+|9\d)m"
+
+
+@pytest.fixture
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands still unless it is moved."""
+    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
+
+
+def a_sweep(total: int = 4, before: int = 0, gpus: float = 0.0) -> Progress:
+    return Progress(Count(total=total, before=before), Tally([PRIMARY], ["a", "b"], "a"), gpus=gpus)
+
+
+@pytest.mark.usefixtures("_clock")
+class TestPlainLines:
+    def test_a_sweep_from_begin_to_end(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sweep = a_sweep(gpus=0.5)
+        sweep.slots = 2
+        sweep.start()
+        monkeypatch.setattr(module.time, "monotonic", lambda: 110.0)
+        sweep.finished(a_cell("a", 0), scores={PRIMARY: 0.5}, seconds=3600)
+        sweep.finished(a_cell("b", 0), scores={PRIMARY: 0.6}, seconds=3600)
+        sweep.retry("a-s1-default", "its worker died", 2.0)
+        sweep.failed("a-s1-default", "loss is nan")
+        sweep.stop()
+        assert capsys.readouterr().err.splitlines() == [
+            f"[1/4] finished a-s0-default  {PRIMARY} 0.5000  in 60 min, about 2 h 00 min left",
+            f"[2/4] finished b-s0-default  {PRIMARY} 0.6000  in 60 min, about 60 min left",
+            "[2/4] lost a-s1-default: its worker died; again in 2 s",
+            "[3/4] FAILED a-s1-default: loss is nan",
+            "2 trained in 10 s, 1 GPU-hours",
+            f"so far, not a verdict: {PRIMARY}: b ahead of a in 1 of 1 pair",
+        ]
+
+    def test_silence_is_broken_by_what_runs(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sweep = a_sweep()
+        sweep.start()
+        running = {
+            "a-s0": Standing(phase="train", step=12, total_steps=40, loss=0.31234),
+            "b-s0": Standing(phase="load"),
+            "a-s1": None,
+        }
+        sweep.running(running)
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr(module.time, "monotonic", lambda: 131.0)
+        sweep.running(running)
+        sweep.running(running)
+        assert capsys.readouterr().err == "[0/4] running a-s0 (train 12/40, loss 0.312), b-s0 (load), a-s1\n"
+
+    def test_who_is_ahead_is_said_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+        sweep = a_sweep(total=2)
+        sweep.start()
+        sweep.finished(a_cell("a", 0), scores={PRIMARY: 0.5}, seconds=1)
+        sweep.finished(a_cell("b", 0), scores={PRIMARY: 0.4}, seconds=1)
+        sweep.stop()
+        sweep.stop()
+        assert capsys.readouterr().err.count("b ahead of a in 0 of 1 pair") == 1
+
+    def test_no_cell_no_summary(self, capsys: pytest.CaptureFixture[str]) -> None:
+        sweep = a_sweep()
+        sweep.start()
+        sweep.stop()
+        assert capsys.readouterr().err == ""
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class TestTerminal:
+    def play(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        """What a terminal gets of a small sweep."""
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", "160")
+        screen = _Terminal()
+        monkeypatch.setattr(sys, "stderr", screen)
+        sweep = a_sweep(gpus=1.0)
+        sweep.start()
+        sweep.finished(a_cell("a", 0), scores={PRIMARY: 0.5}, seconds=3600)
+        sweep.finished(a_cell("b", 0), scores={PRIMARY: 0.6}, seconds=3600)
+        sweep.running({"a-s1[x]": Standing(phase="train", step=1, total_steps=2, loss=0.5)})
+        sweep.stop()
+        return screen.getvalue()
+
+    def test_a_bar_with_what_runs_and_who_is_ahead(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        text = self.play(monkeypatch)
+        assert "2/4" in text
+        assert "a-s1[x] (train 1/2, loss 0.5)" in text
+        assert "2 GPU-hours" in text
+        assert "so far, not a verdict" in text
+        assert re.search(COLOUR, text)
+
+    def test_no_color(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        text = self.play(monkeypatch)
+        assert "2/4" in text
+        assert not re.search(COLOUR, text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(47, "47 s"), (89.4, "89 s"), (720, "12 min"), (3 * 3600 + 300, "3 h 05 min"), (52 * 3600, "2 d 4 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_what_is_left_at_the_pace_of_the_finished_cells() -> None:
+    assert eta_s(Count(total=10, before=2), 2) is None
+    assert eta_s(Count(total=10, before=2, failed=1), 2) is None
+    assert eta_s(Count(total=10, before=2, finished=3, failed=1, seconds=60), 1) == 80  # 4 cells of 20 s
+    assert eta_s(Count(total=10, before=2, finished=3, seconds=60), 2) == 60  # 5 cells in 3 rounds
+    assert eta_s(Count(total=10, before=2, finished=3, seconds=60), 100) == 20

@@ -1,0 +1,1 @@
+"""The encoder to be trained: found, fetched, checked and built."""

@@ -1,0 +1,111 @@
+"""Loading an encoder: once per process, then a fresh copy per cell."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from trainables.encoder.fetch import fetched_folder
+from trainables.errors import InputError
+from trainables.locations import folder_digest, hub_commit, locate_model
+from trainables.spec import TrainSpec
+from trainables.toy_encoder import toy_encoder_folder
+
+_KEPT_MODELS: Final = 2
+_pristine: OrderedDict[str, SentenceTransformer] = OrderedDict()
+
+
+def device_name() -> str:
+    """`cuda` where a GPU is visible to this process, else `cpu`."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """An encoder, and what it was loaded from."""
+
+    model: SentenceTransformer
+    identity: str
+    """Equal for two models that were loaded from the same contents in the same way."""
+
+
+def load_model(spec: TrainSpec) -> LoadedModel:
+    """A fresh encoder with its initial weights, on the device of this process.
+
+    Seed torch before: layers that the stored model lacks are drawn at random. Where there are none, the model is
+    kept in memory and copied, so that a second cell reads no file.
+
+    Raises:
+        InputError: the model cannot be loaded, or is too small for the spec's dims.
+    """
+    assert spec.model is not None
+    location = locate_model(spec)
+    path, identity = location.name, f"hub {location.name} {spec.model.revision}"
+    if location.kind == "toy":
+        path = identity = str(toy_encoder_folder(location.name))
+    elif location.folder is not None:
+        path = str(location.folder)
+        identity = f"{path} {folder_digest(location.folder)}"
+    else:
+        identity += f" {hub_commit(location.name, spec.model.revision, kind='models')}"
+        path = str(fetched_folder(location, spec.model.revision) or path)  # there, no network is asked
+    key = f"{identity} {spec.model.dtype} {spec.model.max_seq_length}"
+    if key in _pristine:
+        _pristine.move_to_end(key)
+        return LoadedModel(model=copy.deepcopy(_pristine[key]).to(device_name()), identity=key)
+    before = torch.get_rng_state()
+    model = _load(path, spec)
+    if torch.equal(before, torch.get_rng_state()):
+        _pristine[key] = copy.deepcopy(model)
+        while len(_pristine) > _KEPT_MODELS:
+            _pristine.popitem(last=False)
+    return LoadedModel(model=model.to(device_name()), identity=key)
+
+
+def _load(path: str, spec: TrainSpec) -> SentenceTransformer:
+    assert spec.model is not None
+    try:
+        model = SentenceTransformer(
+            path,
+            device="cpu",
+            revision=spec.model.revision,
+            model_kwargs={"dtype": getattr(torch, spec.model.dtype)},
+        )
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(
+            where=f"model {spec.model.name}",
+            field="model.name",
+            value=spec.model.name,
+            allowed=f"cannot be loaded ({why})",
+        ) from error
+    if spec.model.max_seq_length is not None:
+        model.max_seq_length = spec.model.max_seq_length
+    size = model.get_embedding_dimension()
+    largest = max(spec.matryoshka_dims)
+    if size is not None and largest > size:
+        raise InputError(
+            where=f"model {spec.model.name}",
+            field="matryoshka_dims",
+            value=largest,
+            allowed=f"the model gives {size} dimensions",
+        )
+    return model
+
+
+def parameters_per_token(model: SentenceTransformer) -> int:
+    """Parameters that take part in each token's computation: all but the embedding tables."""
+    tables: set[int] = {id(p) for m in model.modules() if isinstance(m, torch.nn.Embedding) for p in m.parameters()}
+    return sum(p.numel() for p in model.parameters() if id(p) not in tables)
+
+
+def layer_count(model: SentenceTransformer) -> int:
+    """Transformer layers, or 1 where the model does not say."""
+    config: Any = getattr(model[0], "config", None)
+    count = getattr(config, "num_hidden_layers", None)
+    return count if isinstance(count, int) and count > 0 else 1
