@@ -11,7 +11,7 @@ from sweep.study import Study, load_study
 from sweep.study.cells import Cell, expand
 from tests.sweep.runs import a_run
 from tests.sweep.studies import toy, write
-from tests.sweep.test_cells import Known
+from tests.sweep.study.test_cells import Known
 
 ANGLE, COSENT = {"loss": "angle", "layout": "chunked"}, {"loss": "cosent"}
 
