@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from sweep.places import lock_file, scratch_folder, spool_folder
+from sweep.files import lock_file, scratch_folder, spool_folder
 from sweep.record.retry import START_WAIT_S
 from sweep.record.spool import Spool
 from sweep.record.study_lock import Owner, StudyLock

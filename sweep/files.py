@@ -1,23 +1,44 @@
-"""Writing files so that they are there whole or not at all."""
+"""Folders of this program outside any study: where claims and spooled results lie."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
+from typing import Final
+
+ENV_SPOOL: Final = "SWEEP_SPOOL_DIR"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # noqa: PTH101
-        os.replace(name, path)  # noqa: PTH105
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+def file_name(text: str, also: str = "") -> str:
+    """A file name that shows a text and is unique to it (and to `also`)."""
+    digest = hashlib.sha256(f"{text}\0{also}".encode()).hexdigest()[:12]
+    return f"{_UNSAFE.sub('-', text)[:60]}-{digest}"
+
+
+def data_folder() -> Path:
+    """The user's data folder for this program (XDG_DATA_HOME, else ~/.local/share)."""
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "pairsweep"
+
+
+def spool_folder(study: str) -> Path:
+    """Where results of a study wait that could not be recorded; never the working folder of a cluster job."""
+    base = os.environ.get(ENV_SPOOL)
+    return (Path(base).absolute() if base else data_folder() / "spool") / file_name(study)
+
+
+def lock_file(study: str, uri: str, database: Path | None) -> Path:
+    """The file whose kernel lock is the claim on a study: beside the database, so that all who share it see it."""
+    folder = data_folder() / "claims" if database is None else database.parent / ".sweep"
+    return folder / f"{file_name(study, uri)}.lock"
+
+
+def scratch_folder(study: str, uri: str) -> Path:
+    """Where one launch of a study keeps what is gone afterwards; short, since Ray puts sockets below it."""
+    digest = hashlib.sha256(f"{study}\0{uri}".encode()).hexdigest()[:12]
+    base = Path(tempfile.gettempdir())
+    return (base if len(str(base)) <= 20 else Path("/tmp")) / f"sweep-{os.getuid()}-{digest}"

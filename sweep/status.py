@@ -42,7 +42,7 @@ def standing(study: Study, tracking_uri: str) -> Standing:
         TrackingError: not a usable store.
         TrackingUnavailable: the store did not answer in time.
     """
-    from sweep.places import lock_file
+    from sweep.files import lock_file
     from sweep.record.study_lock import is_live
     from sweep.record.tracking import Tracking
     from sweep.record.tracking_uri import database_file

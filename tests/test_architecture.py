@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sweep", "trainables", "analysis")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+GROUND_FLOOR = ("analysis.schema", "analysis.files")
+"""Standard library only; everybody may import these."""
 HEAVY = (
     "torch", "ray", "mlflow", "transformers", "sentence_transformers", "datasets", "optuna", "scipy", "pandas",
     "matplotlib",
@@ -55,10 +57,17 @@ def importers(library: str) -> set[str]:
 def test_direction_of_imports(path: Path) -> None:
     package = name_of(path).split(".")[0]
     names = set(imported(path))
-    used = {name.split(".")[0] for name in names} & set(PACKAGES) - {package}
+    above = {name for name in names if not name.startswith(GROUND_FLOOR)}
+    used = {name.split(".")[0] for name in above} & set(PACKAGES) - {package}
     if package != "sweep":
         assert not used, f"{path} imports {used}; analysis and trainables import neither sweep nor each other"
     assert not {name for name in names if name.endswith(".cli") or name == "cli"}, f"{path} imports a cli"
+
+
+@pytest.mark.parametrize("module", GROUND_FLOOR)
+def test_the_ground_floor_stands_on_the_standard_library_alone(module: str) -> None:
+    names = imported(ROOT / f"{module.replace('.', '/')}.py")
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
 
 
 def test_ray_stays_in_its_rooms() -> None:
@@ -78,7 +87,13 @@ def test_sweep_starts_with_the_contracts_of_the_others_alone() -> None:
     """What trains and what analyses is imported where it is used: naming a study must not cost seconds."""
     modules = {name_of(path) for path in MODULES if not name_of(path).startswith("sweep")}
     used = {name for path in (ROOT / "sweep").rglob("*.py") for name in imported_at_start(path) if name in modules}
-    assert used == {"trainables.spec", "trainables.training_fields", "analysis.schema", "analysis.plan"}
+    assert used == {
+        "trainables.spec",
+        "trainables.training_fields",
+        "analysis.schema",
+        "analysis.files",
+        "analysis.plan",
+    }
 
 
 def test_torch_only_in_trainables() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from analysis.files import write_atomically
 from trainables.errors import InputError
 
 DATA_FOLDER_VARIABLE: Final = "PAIRSWEEP_DATA"
@@ -91,21 +91,6 @@ def _verify(path: Path, expected: str) -> Path:
     stat = path.stat()
     _verified(path, stat.st_size, stat.st_mtime_ns, expected)
     return path
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that nobody ever sees a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _download(url: str) -> bytes:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from analysis.comparing.angle_roles import AngleRoles
 from analysis.comparing.findings import StudyFindings
-from analysis.results.predictions import write_atomically
+from analysis.files import write_atomically
 
 KEPT_ENTRIES = 8
 """Per study; the oldest go first."""

@@ -94,9 +94,9 @@ class Report:
         Raises:
             OSError: the folder cannot be written.
         """
+        from analysis.files import write_atomically
         from analysis.report.markdown import to_markdown
         from analysis.report.plots import save
-        from analysis.results.predictions import write_atomically
 
         folder.mkdir(parents=True, exist_ok=True)
         figures = draw_figures(self.findings)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from analysis import schema
 from analysis.errors import ResultsError
+from analysis.files import write_atomically
 from analysis.results.mlflow_study import finished_splits
 from analysis.results.model import Results
-from analysis.results.predictions import write_atomically
 
 
 def export_results(results: Results, path: Path) -> list[str]:

@@ -6,8 +6,6 @@ A file that cannot be read becomes a Problem that names cell and file; the repor
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from analysis import schema
 from analysis.errors import AnalysisError
+from analysis.files import write_atomically
 from analysis.results.model import PredictionTable, Problem
 
 if TYPE_CHECKING:
@@ -158,21 +157,3 @@ class StoredPredictions:
 
 def _size(table: PredictionTable | None) -> int:
     return 0 if table is None else table.labels.nbytes + sum(array.nbytes for array in table.by_dim.values())
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old one or the whole new one.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)  # mkstemp keeps a report from a server or a colleague
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -11,9 +11,9 @@ import ray
 import ray._private.state
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sweep.console import one_line
 from sweep.errors import ClusterError, PreflightError
 from sweep.on_ray.node_facts import NodeFacts, gather, troubles
-from sweep.record.retry import one_line
 
 ANSWER_S: Final = 120.0
 """Longest wait for a live machine's answer; the first process on it may take most of a minute to start."""

@@ -12,9 +12,9 @@ from typing import Final
 
 import ray
 
+from sweep.console import one_line
 from sweep.errors import ClusterError
 from sweep.on_ray.node_facts import available_cpus
-from sweep.record.retry import one_line
 
 ENV_ADDRESS: Final = "RAY_ADDRESS"
 OBJECT_STORE_BYTES: Final = 128 * 1024 * 1024

@@ -20,8 +20,8 @@ from ray import tune
 from ray.experimental import internal_kv
 from ray.tune.search import Searcher
 
+from sweep.console import one_line
 from sweep.on_ray.machines import Pin
-from sweep.record.retry import one_line
 from sweep.run.cell_queue import CellQueue
 from sweep.run.finisher import LOST, Closer
 from sweep.run.progress import Progress

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
 from analysis import schema
-from sweep.study.cells import Cell
+from sweep.study.cells import Cell, cell_key
+
+if TYPE_CHECKING:
+    from sweep.study import Study
+
+SOFTWARE = schema.TAG_FINGERPRINT_PREFIX + "software"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,3 +191,55 @@ def to_run(statuses: Iterable[CellStatus], *, retry_failed: bool) -> list[CellSt
             status.state != schema.STATE_FAILED or retry_failed or status.failure_kind == schema.FAILURE_INFRASTRUCTURE
         )
     ]
+
+
+def runs_to_rename(study: Study, cells: Sequence[Cell], runs: Iterable[RecordedRun]) -> list[tuple[RecordedRun, Cell]]:
+    """Runs recorded under another variant or setting than their cell has now, each with a cell of these names.
+
+    Args:
+        study: As its file has it now.
+        cells: Its cells.
+        runs: Their runs; those of seeds that the study no longer lists are renamed alike.
+    """
+    runs = list(runs)
+    cell_of = {cell.key: cell for cell in cells}
+    unlisted = {int(run.label[1]) for run in runs if run.key not in cell_of and run.label[1].isdecimal()}
+    for cell in {(cell.variant, cell.setting): cell for cell in cells if cell.kind == schema.KIND_CELL}.values():
+        for seed in unlisted:
+            cell_of.setdefault(cell_key(study.spec(cell.variant, cell.setting, seed), cell.digests), cell)
+    found = [(run, cell_of[run.key]) for run in runs if run.key in cell_of]
+    # A search's trials are numbered anew with every search: their names say nothing that lasts.
+    return [
+        (run, cell)
+        for run, cell in found
+        if cell.kind == schema.KIND_CELL and (run.label[0], run.label[2]) != (cell.variant, cell.setting)
+    ]
+
+
+def changed_versions(runs: Iterable[RecordedRun]) -> list[str]:
+    """One line for each library that finished cells were trained with in another version than the one here."""
+    seen: dict[tuple[str, str], int] = {}
+    for run in runs:
+        if run.status == "FINISHED":
+            for part in run.tags.get(SOFTWARE, "").split():
+                name, _, version = part.partition("=")
+                if version:
+                    seen[name, version] = seen.get((name, version), 0) + 1
+    lines = []
+    for (name, version), count in sorted(seen.items()):
+        here = _installed(name)
+        if here != version:
+            lines.append(
+                f"{name}: {count} finished {'cell was' if count == 1 else 'cells were'} trained with {version}, "
+                f"here is {here or 'none'}; a pair across versions is not a pair"
+            )
+    return lines
+
+
+def _installed(name: str) -> str | None:
+    if name == "python":
+        return platform.python_version()
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

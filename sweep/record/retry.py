@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from sweep.console import one_line
 from sweep.errors import TrackingError, TrackingUnavailable
 
 ENV_TRACKING_WAIT: Final = "SWEEP_TRACKING_WAIT_S"
@@ -90,11 +91,3 @@ def patiently(
             if now + pause > give_up:
                 raise TrackingUnavailable(f"{what}: not back within {bound_s:.0f} s ({one_line(error)})") from error
             time.sleep(pause)
-
-
-def one_line(error: BaseException, limit: int = 300) -> str:
-    """The error's type and text in one line of at most `limit` characters."""
-    text = " ".join(str(error).split())
-    name = type(error).__name__
-    whole = f"{name}: {text}" if text else name
-    return whole if len(whole) <= limit else whole[: limit - 3] + "..."

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from analysis.files import write_atomically
 from sweep.errors import SweepError
-from sweep.files import write_atomically
 from sweep.record.recording import Recording
 
 FORMAT: Final = 1

@@ -1,25 +1,33 @@
-"""Before anything is scheduled: end what was left open, record what waits in the spool, open the study run."""
+"""The study run, and what is done before anything is scheduled.
+
+Runs that were left open are ended, waiting results are recorded, renamed cells get their new names, and the study run
+says what the study asks.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from analysis import schema
-from sweep.record.description import describe
-from sweep.record.ledger import RecordedRun
+from sweep.record.ledger import RecordedRun, runs_to_rename
 from sweep.record.spool import Spool, Spooled
 from sweep.record.tracking import CellRun, StudyRun, Tracking
 from sweep.study import Study
 from sweep.study.cells import Cell
 
 Say = Callable[[str], None]
-ABANDONED = "its driver ended before it did"
+ABANDONED: Final = "its driver ended before it did"
+RUN_NAME_TAG: Final = "mlflow.runName"
+NO_VERDICT_YET: Final = "None yet; `analysis report {file} --log` puts it here."
+MOST_FIELDS: Final = 8
+"""Fields shown of one variant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +125,43 @@ def _run_for(tracking: Tracking, found: Spooled, experiment_id: str, parent_run_
     return tracking.create_cell_run(experiment_id, parent_run_id, found.run_name, found.tags, launch)
 
 
+def follow_names(
+    tracking: Tracking, study: Study, cells: Sequence[Cell], runs: Iterable[RecordedRun], *, say: Say
+) -> int:
+    """Give runs the names that their cells have now, and keep what a variant was called first.
+
+    Args:
+        tracking: The store.
+        study: As its file has it now.
+        cells: Its cells.
+        runs: Their runs.
+        say: Gets one line for each new name.
+
+    Returns:
+        How many runs were renamed.
+    """
+    names: Counter[tuple[str, str]] = Counter()
+    for run, cell in runs_to_rename(study, cells, runs):
+        variant, seed, setting = run.label
+        tracking.set_tags(
+            run.run_id,
+            {
+                schema.TAG_VARIANT: cell.variant,
+                schema.TAG_SETTING: cell.setting,
+                schema.TAG_VARIANT_FIELDS: json.dumps(list(cell.variant_fields)),
+                schema.TAG_FIRST_VARIANT: run.tags.get(schema.TAG_FIRST_VARIANT, variant),
+                RUN_NAME_TAG: f"{cell.variant}-s{seed}-{cell.setting}",
+            },
+        )
+        same_setting = setting == cell.setting
+        before = variant if same_setting else f"{variant} in setting {setting}"
+        now = cell.variant if same_setting else f"{cell.variant} in setting {cell.setting}"
+        names[before, now] += 1
+    for (before, now), count in names.items():
+        say(f"note: {before} is now called {now}: {count} recorded cells renamed, none trained again")
+    return names.total()
+
+
 def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
     """The study's parent run, set RUNNING: created with the declared plan at the first run, never rewritten.
 
@@ -203,3 +248,60 @@ def chosen_for_rerun(cells: Sequence[Cell], asked: Iterable[str]) -> list[Cell]:
             raise ValueError(f"{name!r} fits no cell; expected VARIANT:SEED, VARIANT:SEED:SETTING or a cell key")
         chosen.update((cell.key, cell) for cell in fits)
     return list(chosen.values())
+
+
+def describe(study: Study, before: str | None = None) -> str:
+    """Markdown for the study run.
+
+    Args:
+        study: As it stands.
+        before: The description that the run has; a verdict in it is kept.
+    """
+    none = f"{schema.VERDICT_HEADING} {NO_VERDICT_YET.format(file=study.path.name)}"
+    paragraphs = (before or "").split("\n\n")
+    verdict = next((one for one in paragraphs if one.startswith(schema.VERDICT_HEADING)), none)
+    # The UI folds a long description: what is wanted most comes first.
+    return "\n\n".join((_question(study), verdict, _design(study), _variants(study)))
+
+
+def _question(study: Study) -> str:
+    others = [f"`{variant}`" for variant in study.variants if variant != study.baseline]
+    if not others:
+        return f"**Question.** None: `{study.baseline}` is the only variant."
+    are = "Is" if len(others) == 1 else "Are"
+    where = " and ".join(f"`{endpoint}`" for endpoint in study.primary) or "the primary endpoint"
+    return f"**Question.** {are} {' and '.join(others)} better than `{study.baseline}` on {where}?"
+
+
+def _design(study: Study) -> str:
+    plan = study.analysis
+    cells = len(study.specs) * len(study.seeds)
+    margin = "no margin declared" if plan.margin is None else f"differences below {plan.margin:g} do not matter"
+    names = ", ".join(f"`{setting}`" for setting in study.settings)
+    settings = f" x {len(study.settings)} settings ({names})" if len(study.settings) > 1 else ""
+    return (
+        f"**Design.** {len(study.variants)} variants x {len(study.seeds)} seeds{settings}: {cells} cells; alpha"
+        f" {plan.alpha:g}, {margin}, stopping {plan.stopping}. Should the file have changed since: the plan that counts"
+        f" is the one recorded at the first run, `{schema.PLAN_ARTIFACT}`."
+    )
+
+
+def _variants(study: Study) -> str:
+    rows = ["| variant | differs in |", "|---|---|"]
+    flat = {variant: _varying(study, variant) for variant in study.variants}
+    for variant, fields in flat.items():
+        shown = [f"`{name}` = {_value(value)}" for name, value in list(fields.items())[:MOST_FIELDS]]
+        more = len(fields) - MOST_FIELDS
+        mark = " (baseline)" if variant == study.baseline else ""
+        rows.append(f"| `{variant}`{mark} | {', '.join(shown)}{f' and {more} more' if more > 0 else ''} |")
+    return "\n".join(rows)
+
+
+def _varying(study: Study, variant: str) -> Mapping[str, Any]:
+    fields = study.specs[variant, next(iter(study.settings))].flat()
+    return {name: fields[name] for name in study.variant_fields if name in fields}
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.replace("|", "\\|").replace("\n", " ")

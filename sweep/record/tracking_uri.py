@@ -1,12 +1,17 @@
-"""Addresses of tracking stores. Light: imports no MLflow."""
+"""Addresses of tracking stores: the default, how they are shown, and who opens a SQLite file. Imports no MLflow."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from sweep.errors import TrackingError
+from sweep.files import file_name
 
 ENV_URI: Final = "MLFLOW_TRACKING_URI"
 DATABASE_FILE: Final = "mlflow.db"
@@ -50,3 +55,19 @@ def where_to_look(uri: str, experiment_id: str) -> str:
     here = file == Path.cwd() / DATABASE_FILE
     store = "" if here else f" --backend-store-uri {uri}"
     return f"mlflow ui{store}, then http://127.0.0.1:5000{page}"
+
+
+@contextmanager
+def alone_with(database: Path | None) -> Iterator[None]:
+    """Open a SQLite store one process at a time: waits for a kernel lock, and does nothing for any other store.
+
+    MLflow makes a new database table by table, and two processes at once would break it.
+    The lock lies in the temporary folder: a store may be read where nothing can be written beside it.
+    """
+    if database is None:
+        yield
+        return
+    path = Path(tempfile.gettempdir()) / f"pairsweep-{os.getuid()}-{file_name('opening', str(database))}.lock"
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

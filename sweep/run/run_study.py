@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from analysis import schema
-from sweep.console import EXIT_INTERRUPTED, Interrupts
+from sweep.console import EXIT_INTERRUPTED, Interrupts, say
 from sweep.errors import ChangedStudyError, ClaimedError, StudyError, SweepError, TrackingUnavailable
-from sweep.places import lock_file, scratch_folder, spool_folder
-from sweep.record.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
-from sweep.record.renaming import follow_names, runs_to_rename
+from sweep.files import lock_file, scratch_folder, spool_folder
+from sweep.record.ledger import (
+    CellStatus,
+    RecordedRun,
+    changed_cells,
+    changed_versions,
+    reconcile,
+    runs_to_rename,
+    to_run,
+)
 from sweep.record.retry import START_WAIT_S, tracking_wait_s
 from sweep.record.spool import Spool
 from sweep.record.study_lock import Heartbeat, Owner, StudyLock, other_driver_alive
-from sweep.record.study_run import chosen_for_rerun, knows_seeds, open_study_run, record_spooled, settle
+from sweep.record.study_run import chosen_for_rerun, follow_names, knows_seeds, open_study_run, record_spooled, settle
 from sweep.record.tracking import StudyRun, Tracking
 from sweep.record.tracking_uri import absolute_uri, database_file, default_uri, where_to_look
-from sweep.record.versions import changed_versions
 from sweep.run import preflight
 from sweep.run.cell_queue import CellQueue
 from sweep.run.progress import Count, Progress
@@ -112,11 +117,6 @@ def run_cells(
     finally:
         lock.release()
         interrupts.restore()
-
-
-def say(line: str) -> None:
-    """One line to the user, on stderr."""
-    print(line, file=sys.stderr, flush=True)
 
 
 class _Launch:

@@ -36,11 +36,11 @@ def run_sequential(study: Study, options: RunOptions) -> int:
     Raises:
         SweepError: nothing could be started.
     """
+    from sweep.console import say
     from sweep.record.retry import START_WAIT_S, tracking_wait_s
     from sweep.record.tracking import Tracking
     from sweep.record.tracking_uri import default_uri
     from sweep.run.feed import Feed
-    from sweep.run.run_study import say
 
     tracking = Tracking(options.tracking_uri or default_uri(), wait_s=min(START_WAIT_S, tracking_wait_s()), on_wait=say)
     waves = SequentialWaves(study, tracking, options, say=say)

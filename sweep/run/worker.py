@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from analysis import schema
+from sweep.console import one_line
 from sweep.errors import SweepError
 from sweep.record.recording import Recording, cell_tags, failure_recording, recording_of
-from sweep.record.retry import one_line
 from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
 from sweep.study.cells import Cell

@@ -12,11 +12,9 @@ from pydantic import BaseModel, ValidationError
 from analysis.plan import AnalysisPlan
 from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, parse_endpoint
 from sweep.study import overrides as layers
-from sweep.study.fields import MAX_SEED, suggestion, unknown_field
+from sweep.study.fields import MAX_SEED, as_study_error, suggestion, unknown_field
 from sweep.study.model import Overrides, Resources, StudyFile
-from sweep.study.search_block import SearchBlock, SearchedBy
-from sweep.study.search_checks import check_search
-from sweep.study.study_errors import as_study_error
+from sweep.study.search_block import SearchBlock, SearchedBy, check_search
 from sweep.study.yaml_reader import MISSING, Document, FieldPath, read_document
 from trainables.spec import BUILTIN_TRAINABLE, EVALUATION_SPLITS, TrainSpec
 from trainables.training_fields import TRAINING_FIELDS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from sweep.study import Study
-from sweep.study.search_checks import search_warnings
+from sweep.study.search_block import search_warnings
 from trainables.spec import BUILTIN_TRAINABLE
 
 _MOST_SEEDS = 1_000

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
+from sweep.console import one_line
 from sweep.errors import TrackingError
-from sweep.record.retry import one_line
 from sweep.study.search_block import Point, SearchBlock
 from sweep.tune.proposals import Tried, distributions
 

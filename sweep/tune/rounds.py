@@ -14,8 +14,7 @@ from analysis import schema
 from sweep.errors import StudyError
 from sweep.record.ledger import CellStatus, RecordedRun, reconcile
 from sweep.study.cells import Cell, cell_key
-from sweep.study.search_block import Point, SearchBlock
-from sweep.study.search_checks import search_endpoint
+from sweep.study.search_block import Point, SearchBlock, search_endpoint
 from sweep.tune.proposals import Tried, propose
 
 if TYPE_CHECKING:

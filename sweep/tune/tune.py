@@ -12,8 +12,7 @@ from analysis import schema
 from sweep.errors import StudyError, SweepError
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell
-from sweep.study.search_block import SearchBlock, SearchedBy
-from sweep.study.search_checks import endpoint_warnings, search_endpoint
+from sweep.study.search_block import SearchBlock, SearchedBy, endpoint_warnings, search_endpoint
 from sweep.study.yaml_reader import MISSING
 from sweep.tune.freeze import frozen_path, frozen_study
 from sweep.tune.proposals import Tried
@@ -49,12 +48,11 @@ def tune(
     Raises:
         SweepError: nothing could be started, or the frozen study cannot be written.
     """
-    from sweep.console import EXIT_INTERRUPTED
+    from sweep.console import EXIT_INTERRUPTED, say
     from sweep.record.retry import START_WAIT_S, tracking_wait_s
     from sweep.record.tracking import Tracking
     from sweep.record.tracking_uri import default_uri
     from sweep.run.run_options import DEFAULT_RETRIES, RunOptions
-    from sweep.run.run_study import say
 
     search = _declared(study)
     path = _checked_output(study, output)
@@ -112,13 +110,13 @@ def _searched(
     study: Study, search: SearchBlock, tracking: Tracking, options: RunOptions
 ) -> tuple[int, dict[str, list[Tried]]]:
     """Run what is missing of the searches of all variants: exit code, and the trials by variant."""
-    from sweep.places import lock_file
+    from sweep.console import say
+    from sweep.files import lock_file
     from sweep.record.retry import tracking_wait_s
     from sweep.record.study_lock import Owner, StudyLock
     from sweep.record.tracking_uri import database_file
     from sweep.run.feed import Feed
     from sweep.run.preflight import resolved_cells
-    from sweep.run.run_study import say
     from sweep.tune.optuna import VariantSearch, default_storage, open_storage, storage_url
 
     file = database_file(tracking.uri)
@@ -203,7 +201,7 @@ def _write(path: Path, study: Study, record: SearchedBy) -> None:
     Raises:
         SweepError: another file is there, or the folder cannot be written.
     """
-    from sweep.files import write_atomically
+    from analysis.files import write_atomically
     from sweep.study.yaml_reader import read_document
 
     text = frozen_study(study.path.name, read_document(study.path).data, record)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.schema import TAG_DESCRIPTION, VERDICT_HEADING
-from sweep.record.description import describe
-from sweep.record.study_run import open_study_run
+from sweep.record.study_run import describe, open_study_run
 from sweep.record.tracking import Tracking
 from sweep.record.tracking_uri import where_to_look
 from sweep.study import load_study

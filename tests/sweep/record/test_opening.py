@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from analysis import schema
-from sweep.record.ledger import RecordedRun
+from sweep.record.ledger import RecordedRun, changed_versions
 from sweep.record.recording import Recording, cell_tags, recording_of
 from sweep.record.spool import Spool, Spooled
 from sweep.record.study_run import chosen_for_rerun, history_of, record_spooled, settle
 from sweep.record.tracking import Tracking
-from sweep.record.versions import changed_versions
 from sweep.study.cells import Cell
 from tests.sweep.runs import a_cell, a_run
 from trainables.spec import TrainResult

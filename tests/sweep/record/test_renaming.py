@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweep.record.renaming import runs_to_rename
+from sweep.record.ledger import runs_to_rename
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell, expand
 from tests.sweep.runs import a_run

@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+from sweep.console import one_line
 from sweep.errors import TrackingError, TrackingUnavailable
-from sweep.record.retry import Backoff, one_line, patiently, tracking_wait_s
+from sweep.record.retry import Backoff, patiently, tracking_wait_s
 
 QUICK = Backoff(first_s=0.01, most_s=0.02)
 
