@@ -102,7 +102,7 @@ def test_torch_only_in_trainables() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
 
 
 @pytest.mark.parametrize("command", ["sweep", "analysis"])

@@ -91,77 +91,107 @@ class Case:
 
 
 CASES = {
-    "sign_test": Case(does="paired.sign_test", shown="settings", inputs={D: GAIN}),
+    "sign_test": Case(does="statistics.paired.sign_test", shown="settings", inputs={D: GAIN}),
     "sign_test_from_counts": Case(
-        does="paired.sign_test_from_counts", shown="settings", inputs={"n_favour_B": 4, "n_used": 5}
+        does="statistics.paired.sign_test_from_counts", shown="settings", inputs={"n_favour_B": 4, "n_used": 5}
     ),
-    "p_value_floor": Case(does="paired.p_floor", shown="settings", inputs={"n": 5}),
-    "minimum_seeds": Case(does="power.minimum_seeds", shown="settings", inputs={"alpha": 0.05, "m": 2}),
-    "wilcoxon_signed_rank": Case(does="paired.wilcoxon_signed_rank", shown="settings", inputs={D: GAIN}),
-    "sign_flip_test": Case(does="paired.sign_flip_test", shown="settings", inputs={D: GAIN}),
-    "sign_flip_confidence_interval": Case(does="paired.sign_flip_interval", shown="settings", inputs={D: GAIN}),
-    "paired_t_summary": Case(does="paired.paired_t", shown="settings", inputs={D: GAIN}),
+    "p_value_floor": Case(does="statistics.paired.p_floor", shown="settings", inputs={"n": 5}),
+    "minimum_seeds": Case(does="statistics.power.minimum_seeds", shown="settings", inputs={"alpha": 0.05, "m": 2}),
+    "wilcoxon_signed_rank": Case(does="statistics.paired.wilcoxon_signed_rank", shown="settings", inputs={D: GAIN}),
+    "sign_flip_test": Case(does="statistics.paired.sign_flip_test", shown="settings", inputs={D: GAIN}),
+    "sign_flip_confidence_interval": Case(
+        does="statistics.paired.sign_flip_interval", shown="settings", inputs={D: GAIN}
+    ),
+    "paired_t_summary": Case(does="statistics.paired.paired_t", shown="settings", inputs={D: GAIN}),
     "paired_t_summary_vs_welch": Case(
-        does="paired.welch_p", shown="settings", inputs={"A": BASE, "B": [x + 0.01 * i for i, x in enumerate(BASE)]}
+        does="statistics.paired.welch_p",
+        shown="settings",
+        inputs={"A": BASE, "B": [x + 0.01 * i for i, x in enumerate(BASE)]},
     ),
-    "hodges_lehmann": Case(does="paired.hodges_lehmann", shown="settings", inputs={D: GAIN}),
+    "hodges_lehmann": Case(does="statistics.paired.hodges_lehmann", shown="settings", inputs={D: GAIN}),
     "probability_of_improvement": Case(
-        does="paired.probability_of_improvement", shown="settings", inputs={"A": [1.0, 2.0], "B": [2.0, 1.5]}
+        does="statistics.paired.probability_of_improvement", shown="settings", inputs={"A": [1.0, 2.0], "B": [2.0, 1.5]}
     ),
-    "bca_interval": Case(does="paired.bca_interval", shown="many seeds", inputs={D: GAIN}),
-    "holm": Case(does="joint.holm", shown="settings", inputs={"p_values": [0.01, 0.04]}),
+    "bca_interval": Case(does="statistics.paired.bca_interval", shown="many seeds", inputs={D: GAIN}),
+    "holm": Case(does="statistics.joint.holm", shown="settings", inputs={"p_values": [0.01, 0.04]}),
     "max_t_sign_flip": Case(
-        does="joint.joint_sign_flip", shown="settings", inputs={"differences_seed_by_endpoint": [[1, 2], [2, -1]]}
+        does="statistics.joint.joint_sign_flip",
+        shown="settings",
+        inputs={"differences_seed_by_endpoint": [[1, 2], [2, -1]]},
     ),
-    "equivalence": Case(does="equivalence.equivalence", shown="settings", inputs={D: GAIN, "margin": 0.01}),
+    "equivalence": Case(does="statistics.equivalence.equivalence", shown="settings", inputs={D: GAIN, "margin": 0.01}),
     "crossed_interval": Case(
-        does="crossed.crossed", shown="predicted", inputs={"seed_by_example": [[1, 2, 4], [2, 1, 3]]}
+        does="statistics.crossed.crossed", shown="predicted", inputs={"seed_by_example": [[1, 2, 4], [2, 1, 3]]}
     ),
     "crossed_bootstrap": Case(
-        does="crossed.crossed_bootstrap", shown="many seeds", inputs={"seed_by_example": [[1, 2, 4], [2, 1, 3]]}
+        does="statistics.crossed.crossed_bootstrap",
+        shown="many seeds",
+        inputs={"seed_by_example": [[1, 2, 4], [2, 1, 3]]},
     ),
-    "paired_correlation_difference": Case(does="influence.correlation_difference", shown="one seed", inputs=PREDICTED),
+    "paired_correlation_difference": Case(
+        does="statistics.influence.correlation_difference", shown="one seed", inputs=PREDICTED
+    ),
     "dependent_correlations": Case(
-        does="dependent.dependent_correlations",
+        does="statistics.correlations.dependent_correlations",
         shown="one seed",
         inputs={"r_label_A": 0.5, "r_label_B": 0.6, "r_A_B": 0.7, "n": 50},
     ),
     "meta_analysis": Case(
-        does="meta.meta_analysis", shown="settings", inputs={"effects": [0.1, 0.3], "variances": [0.01, 0.02]}
+        does="statistics.meta.meta_analysis",
+        shown="settings",
+        inputs={"effects": [0.1, 0.3], "variances": [0.01, 0.02]},
     ),
     "heterogeneity_test": Case(
-        does="settings.heterogeneity", shown="settings", inputs={"differences_by_setting": [[1, 2, 4], [3, 5, 9]]}
+        does="statistics.across_settings.heterogeneity",
+        shown="settings",
+        inputs={"differences_by_setting": [[1, 2, 4], [3, 5, 9]]},
     ),
     "leave_one_setting_out": Case(
-        does="settings.leave_one_out", shown="settings", inputs={"differences_by_setting": [[1, 2], [3, 4]]}
+        does="statistics.across_settings.leave_one_out",
+        shown="settings",
+        inputs={"differences_by_setting": [[1, 2], [3, 4]]},
     ),
     "pooled_sign_flip": Case(
-        does="settings.pooled_by_seed",
+        does="statistics.across_settings.pooled_by_seed",
         shown="settings",
         inputs={"differences_by_setting": [[1, 2, 3], [3, -4, 1]], "seeds_shared_between_settings": True},
     ),
     "cluster_sign_test": Case(
-        does="settings.settings_sign_test", shown="settings", inputs={"setting_means": [0.1, 0.2]}
+        does="statistics.across_settings.settings_sign_test", shown="settings", inputs={"setting_means": [0.1, 0.2]}
     ),
     "simpson_flag": Case(
-        does="settings.simpson", shown="settings", inputs={"scores_A": {"x": [1.0]}, "scores_B": {"x": [2.0]}}
+        does="statistics.across_settings.simpson",
+        shown="settings",
+        inputs={"scores_A": {"x": [1.0]}, "scores_B": {"x": [2.0]}},
     ),
-    "e_value_sign": Case(does="sequential.e_value", shown="sequential", inputs={"n_favour_B": 4, "n_used": 5}),
+    "e_value_sign": Case(
+        does="statistics.sequential.e_value", shown="sequential", inputs={"n_favour_B": 4, "n_used": 5}
+    ),
     "confidence_sequence_sign": Case(
-        does="sequential.win_rate_interval", shown="sequential", inputs={"n_favour_B": 4, "n_used": 5}
+        does="statistics.sequential.win_rate_interval", shown="sequential", inputs={"n_favour_B": 4, "n_used": 5}
     ),
-    "e_bonferroni": Case(does="sequential.e_threshold", shown="sequential", inputs={"n_favour_B": [4], "n_used": 5}),
-    "e_closed_testing": Case(does="sequential.e_closed", shown="sequential", inputs={"e": [30.0, 2.0]}),
-    "power_sign_test": Case(does="power.power_sign_test", shown="planning", inputs={"n": 12, "prob_B_better": 0.9}),
-    "seeds_needed": Case(does="power.seeds_needed", shown="settings", inputs={"prob_B_better": 0.9}),
-    "seeds_needed_t": Case(does="power.seeds_needed_t", shown="settings", inputs={"cohen_dz": 0.8}),
-    "friedman": Case(does="variants.friedman", shown="settings", inputs={"seed_by_variant": [[1, 2, 3], [1, 3, 2]]}),
-    "all_pairs": Case(does="variants.all_pairs", shown="settings", inputs={"seed_by_variant": [[1, 2, 3], [1, 3, 2]]}),
-    "selection_bias": Case(does="power.selection_bias", shown="searched", inputs={"k": 4}),
+    "e_bonferroni": Case(
+        does="statistics.sequential.e_threshold", shown="sequential", inputs={"n_favour_B": [4], "n_used": 5}
+    ),
+    "e_closed_testing": Case(does="statistics.sequential.e_closed", shown="sequential", inputs={"e": [30.0, 2.0]}),
+    "power_sign_test": Case(
+        does="statistics.power.power_sign_test", shown="planning", inputs={"n": 12, "prob_B_better": 0.9}
+    ),
+    "seeds_needed": Case(does="statistics.power.seeds_needed", shown="settings", inputs={"prob_B_better": 0.9}),
+    "seeds_needed_t": Case(does="statistics.power.seeds_needed_t", shown="settings", inputs={"cohen_dz": 0.8}),
+    "friedman": Case(
+        does="statistics.friedman.friedman", shown="settings", inputs={"seed_by_variant": [[1, 2, 3], [1, 3, 2]]}
+    ),
+    "all_pairs": Case(
+        does="statistics.friedman.all_pairs", shown="settings", inputs={"seed_by_variant": [[1, 2, 3], [1, 3, 2]]}
+    ),
+    "selection_bias": Case(does="statistics.power.selection_bias", shown="searched", inputs={"k": 4}),
     "pair_trials": Case(
-        does="pairing.merge_repeats", shown="repeated", inputs={"A": {"0": -1.0, "1": 2.0}, "B": {"0": 0.5, "1": 2.5}}
+        does="comparing.pairing.merge_repeats",
+        shown="repeated",
+        inputs={"A": {"0": -1.0, "1": 2.0}, "B": {"0": 0.5, "1": 2.5}},
     ),
-    "verdict": Case(does="verdict.endpoint_verdict", shown="settings", inputs={D: GAIN}),
+    "verdict": Case(does="comparing.verdict.endpoint_verdict", shown="settings", inputs={D: GAIN}),
 }
 
 
@@ -187,7 +217,7 @@ def shifted(value: Any) -> Any:
 
 
 def break_everywhere(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
-    module, name = does.split(".")
+    module, _, name = does.rpartition(".")
     whole = getattr(importlib.import_module(f"analysis.{module}"), name)
 
     def broken(*args: Any, **options: Any) -> Any:
