@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 SENTENCES_AT_ONCE = 64
 """Sentences of similar length that are encoded together."""
+EVALUATOR_BATCH = 16
+"""Sentences that the library's EmbeddingSimilarityEvaluator encodes together; another size rounds otherwise."""
 
 CONSTANT_SPREAD = 1e-9
 """Cosines within this range are one value: float noise on a collapsed model must not become a rank."""
@@ -97,7 +99,7 @@ def evaluate(
         out = {}
         for split, one in pairs.items():
             columns = [
-                model.encode(list(c), prompt=prompt, batch_size=32, show_progress_bar=False)
+                model.encode(list(c), prompt=prompt, batch_size=EVALUATOR_BATCH, show_progress_bar=False)
                 for c in (one.sentence1, one.sentence2)
             ]
             out[split] = Predictions(labels=one.labels, by_dim=cosines_by_dim(columns[0], columns[1], dims))
