@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: once to stop in order, twice to stop at once."""
+"""The terminal: one line to the user, an error as one line, and Ctrl-C or SIGTERM to stop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from typing import Any, Final
 
 EXIT_INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def say(line: str) -> None:
+    """One line to the user, on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """The error's type and text in one line of at most `limit` characters."""
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    whole = f"{name}: {text}" if text else name
+    return whole if len(whole) <= limit else whole[: limit - 3] + "..."
 
 
 class Interrupts:

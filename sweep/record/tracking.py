@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from analysis import schema
 from sweep.errors import TrackingError, TrackingUnavailable
 from sweep.files import write_atomically
-from sweep.on_ray.node_facts import host_refusal
 from sweep.record.ledger import RecordedRun
 from sweep.record.opening_lock import alone_with
 from sweep.record.recording import Input, Recording
 from sweep.record.retry import one_line, patiently, tracking_wait_s
-from sweep.record.tracking_uri import absolute_uri, database_file
+from sweep.record.tracking_uri import absolute_uri, database_file, host_refusal
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Run

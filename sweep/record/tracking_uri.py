@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from sweep.errors import TrackingError
 
@@ -50,3 +51,8 @@ def where_to_look(uri: str, experiment_id: str) -> str:
     here = file == Path.cwd() / DATABASE_FILE
     store = "" if here else f" --backend-store-uri {uri}"
     return f"mlflow ui{store}, then http://127.0.0.1:5000{page}"
+
+
+def host_refusal(uri: str) -> str:
+    """What to say where an MLflow server is asked under a name that it was not told of."""
+    return f"{uri} refuses the host name {urlsplit(uri).netloc!r}; start `mlflow server` with it in --allowed-hosts"
