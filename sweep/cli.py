@@ -232,9 +232,9 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
     plan_view.print_table(found.study, found.statuses)
     click.echo(f"{study.name}: {plan_view.counts(found.statuses)} (* baseline)")
     if found.sequential is not None:
-        from sweep.run.sequential import standing_lines
+        from sweep.run.sequential import state_lines
 
-        for line in standing_lines(found.study, found.sequential):
+        for line in state_lines(found.study, found.sequential):
             click.echo(line)
     if any(cost.spent_s for cost in found.costs):
         from sweep.cost import cost_lines
@@ -268,7 +268,9 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @study_argument
 @launch_options
 @click.option("--address", metavar="ADDRESS", help="Ray cluster to join. Default: RAY_ADDRESS, else this machine.")
-def run(study: Path, seeds: int | Sequence[int] | None, tracking_uri: str | None, **options: Any) -> None:
+def run(
+    study: Path, seeds: int | Sequence[int] | None, tracking_uri: str | None, address: str | None, **options: Any
+) -> None:
     """Train the cells that are not finished yet, and record them.
 
     The same command continues after anything: more seeds, a crash, Ctrl-C.
@@ -278,9 +280,12 @@ def run(study: Path, seeds: int | Sequence[int] | None, tracking_uri: str | None
     Example:
       sweep run my-study.yaml --seeds 7 --max-concurrent 2
     """
+    from sweep.on_ray.ray_backend import RayBackend
+    from sweep.run.launch import RunOptions
     from sweep.run.run_study import run_study
 
-    sys.exit(run_study(_study(study, seeds), tracking_uri=_uri(tracking_uri), **options))
+    how = RunOptions(tracking_uri=_uri(tracking_uri), **options)
+    sys.exit(run_study(_study(study, seeds), RayBackend(address), how))
 
 
 @main.command(short_help="Run a study as a job on a Ray cluster.")
@@ -326,7 +331,7 @@ def _as_arguments(options: dict[str, Any]) -> list[str]:
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path),
               help="The frozen study. Default: x.tuned.yaml beside x.yaml.")  # fmt: skip
 @uri_option
-def tune(study: Path, tracking_uri: str | None, **options: Any) -> None:
+def tune(study: Path, tracking_uri: str | None, address: str | None, **options: Any) -> None:
     """Search training fields for every variant with the same budget, then freeze the chosen settings.
 
     The same command continues after anything. Exit code: 0 frozen, 1 a training could not be done or all trials of a
@@ -337,9 +342,10 @@ def tune(study: Path, tracking_uri: str | None, **options: Any) -> None:
       sweep tune my-study.yaml
       sweep run my-study.tuned.yaml
     """
+    from sweep.on_ray.ray_backend import RayBackend
     from sweep.tune.tune import tune as search
 
-    sys.exit(search(_study(study), tracking_uri=_uri(tracking_uri), **options))
+    sys.exit(search(_study(study), RayBackend(address), tracking_uri=_uri(tracking_uri), **options))
 
 
 @main.command(short_help="Remove scratch files of finished cells.")

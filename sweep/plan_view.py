@@ -13,7 +13,7 @@ from sweep.record.ledger import CellStatus
 from sweep.study import Study
 
 if TYPE_CHECKING:
-    from sweep.run.stopping import SequentialStanding
+    from sweep.run.sequential import SequentialState
 
 STATES = (
     schema.STATE_FINISHED, schema.STATE_RUNNING, schema.STATE_TO_RUN, schema.STATE_FAILED, schema.STATE_STALE,
@@ -31,7 +31,7 @@ def as_json(
     study: Study,
     statuses: Sequence[CellStatus],
     warnings: Sequence[str],
-    sequential: SequentialStanding | None = None,
+    sequential: SequentialState | None = None,
 ) -> str:
     """The machine-readable form; cells stand in the order in which they are scheduled."""
     cells: list[dict[str, Any]] = [

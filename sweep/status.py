@@ -14,7 +14,7 @@ from sweep.study import Study
 from sweep.study.warnings import study_warnings
 
 if TYPE_CHECKING:
-    from sweep.run.stopping import SequentialStanding
+    from sweep.run.sequential import SequentialState
 
 SHOW_WAIT_S = 10.0
 """Longest wait for a tracking store that is away, where nothing is to be written."""
@@ -25,13 +25,13 @@ class Standing:
     """A study's cells, their states, and what to know about them."""
 
     study: Study
-    """With the seeds that waves have added, in a sequential study."""
+    """With the seeds added so far, in a sequential study."""
     statuses: tuple[CellStatus, ...]
     warnings: tuple[str, ...]
     estimate: Estimate
     costs: tuple[VariantCost, ...]
     """Spent and expected, per variant."""
-    sequential: SequentialStanding | None = None
+    sequential: SequentialState | None = None
     """Of a sequential study: its e-values against their thresholds."""
 
 
@@ -51,9 +51,9 @@ def standing(study: Study, tracking_uri: str) -> Standing:
     recorded = tracking.recorded_runs(study.name)
     sequential = None
     if study.analysis.stopping == "sequential":
-        from sweep.run.sequential import stand
+        from sweep.run.sequential import state_now
 
-        study, cells, sequential = stand(study, tracking, recorded, planned_cells)
+        study, cells, sequential = state_now(study, tracking, recorded, planned_cells)
     else:
         cells = planned_cells(study)
     lock = lock_file(study.name, tracking.uri, database_file(tracking.uri))

@@ -71,8 +71,17 @@ def test_the_ground_floor_stands_on_the_standard_library_alone(module: str) -> N
 
 
 def test_ray_stays_in_its_rooms() -> None:
-    rooms = {"on_ray.machines", "on_ray.session", "on_ray.submit", "on_ray.trials", "run.sequential"}
-    assert importers("ray") == {f"sweep.{room}" for room in rooms}
+    assert {name.rpartition(".")[0] for name in importers("ray")} == {"sweep.on_ray"}
+
+
+ABOVE = {"run": ("on_ray", "tune", "cli", "status"), "on_ray": ("tune", "cli"), "tune": ("on_ray", "cli")}
+
+
+@pytest.mark.parametrize("room", ABOVE)
+def test_what_runs_a_study_knows_no_scheduler(room: str) -> None:
+    forbidden = tuple(f"sweep.{name}" for name in ABOVE[room])
+    names = {name for path in (ROOT / "sweep" / room).glob("*.py") for name in imported(path)}
+    assert not {name for name in names if name.startswith(forbidden)}
 
 
 def test_mlflow_only_where_results_are_written_and_read() -> None:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import logging
 import os
+import platform
 import random
 import sys
 import warnings
@@ -35,6 +36,13 @@ def configure(threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
+
+
+def instruction_set() -> str:
+    """The machine and the widest vector instructions that torch computes with, such as `x86_64 AVX512`."""
+    import torch
+
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 @contextmanager

@@ -1,11 +1,15 @@
-"""A Ray to run on: this machine's own, an existing cluster's, or one that the caller has already joined."""
+"""A Ray to run on: this machine's own, an existing cluster's, or one that the caller has already joined.
+
+Where it is this machine's own, it starts while the store opens, and its waiting workers import what every cell needs.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,7 +18,9 @@ import ray
 
 from sweep.console import one_line
 from sweep.errors import ClusterError
-from sweep.on_ray.node_facts import available_cpus
+from sweep.record.tracking import Tracking
+from sweep.run.backend import SessionRequest
+from sweep.study import Study
 
 ENV_ADDRESS: Final = "RAY_ADDRESS"
 OBJECT_STORE_BYTES: Final = 128 * 1024 * 1024
@@ -27,11 +33,11 @@ _KEEP_FOLDER: Final = "RAY_CHDIR_TO_TRIAL_DIR"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
-    """The Ray that cells run on."""
+class RayNodes:
+    """The machines of the Ray that cells run on."""
 
-    nodes: tuple[dict[str, float], ...]
-    """Resources of each live machine, in Ray's names."""
+    resources: tuple[dict[str, float], ...]
+    """Of each live machine, in Ray's names."""
     shared: bool
     """An existing cluster, which may grow."""
 
@@ -41,8 +47,13 @@ def is_own(address: str | None) -> bool:
     return not ray.is_initialized() and (address or os.environ.get(ENV_ADDRESS) or _OWN) == _OWN
 
 
+def available_cpus() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 @contextmanager
-def ray_session(address: str | None, *, cpus: int, scratch: Path, modules: Sequence[str] = ()) -> Iterator[Session]:
+def ray_session(address: str | None, *, cpus: int, scratch: Path, modules: Sequence[str] = ()) -> Iterator[RayNodes]:
     """Join or start Ray, and leave it as it was found.
 
     Args:
@@ -55,8 +66,8 @@ def ray_session(address: str | None, *, cpus: int, scratch: Path, modules: Seque
         ClusterError: no cluster at the address.
     """
     if ray.is_initialized():
-        joined = _session(shared=True)
-        yield joined if len(joined.nodes) > 1 else _session(shared=False)
+        joined = _nodes(shared=True)
+        yield joined if len(joined.resources) > 1 else _nodes(shared=False)
         return
     address = address or os.environ.get(ENV_ADDRESS) or _OWN
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -80,7 +91,7 @@ def ray_session(address: str | None, *, cpus: int, scratch: Path, modules: Seque
         raise ClusterError(f"Ray at {where}: {one_line(error)}") from error
     try:
         with nullcontext() if address != _OWN else _one_environment():
-            yield _session(shared=address != _OWN)
+            yield _nodes(shared=address != _OWN)
     finally:
         ray.shutdown()
 
@@ -104,6 +115,47 @@ def _one_environment() -> Iterator[None]:
         class_cache.ENV_VARS_TO_PROPAGATE.update(kept[1])
 
 
-def _session(*, shared: bool) -> Session:
+def _nodes(*, shared: bool) -> RayNodes:
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
-    return Session(nodes=tuple(dict(node["Resources"]) for node in nodes if node["Alive"]), shared=shared)
+    return RayNodes(resources=tuple(dict(node["Resources"]) for node in nodes if node["Alive"]), shared=shared)
+
+
+@contextmanager
+def warm_session(request: SessionRequest, *, address: str | None) -> Iterator[RayNodes]:
+    """A Ray to run on (`ray_session`) and an open store.
+
+    Args:
+        request: What is to run; what is wrong with its store shows at the store's first use.
+        address: Of a cluster; None: RAY_ADDRESS, else this machine.
+    """
+    study, scratch = request.study, request.scratch / "ray"
+    if not is_own(address):
+        with ray_session(address, cpus=study.resources.cpus, scratch=scratch) as session:
+            yield session
+        return
+    # Not a daemon: a new database that is left half made could not be opened again.
+    opening = threading.Thread(target=_open, args=(request.tracking,), name="open-store", daemon=False)
+    opening.start()
+    modules = worker_modules(study, request.cells)
+    with ray_session(address, cpus=study.resources.cpus, scratch=scratch, modules=modules) as session:
+        opening.join()
+        yield session
+
+
+def worker_modules(study: Study, cells: int) -> tuple[str, ...]:
+    """Modules that the processes of a Ray of our own import as soon as they exist.
+
+    Ray starts one process per core, asked or not; importing in all of them pays only if each will train. A trainable
+    of the user's own is imported by its first cell, once the study's folder is on the path.
+    """
+    if study.resources.cpus != 1 or study.resources.gpus or cells < available_cpus():
+        return ()
+    from trainables.registry import BUILTIN_TRAINABLES
+
+    trainable, _, _ = BUILTIN_TRAINABLES.get(study.trainable, "").partition(":")
+    return ("sweep.on_ray.trials", "mlflow.tracking", *([trainable] if trainable else []))
+
+
+def _open(tracking: Tracking) -> None:
+    with suppress(Exception):  # comes again at the first use, where it is waited for and told
+        tracking.open()

@@ -22,10 +22,10 @@ from ray.tune.search import Searcher
 
 from sweep.console import one_line
 from sweep.on_ray.machines import Pin
+from sweep.run.backend import Workload
 from sweep.run.cell_queue import CellQueue
-from sweep.run.finisher import LOST, Closer
-from sweep.run.progress import Progress
-from sweep.run.worker import Assignment, CellWorker, Outcome, Place, Standing
+from sweep.run.finisher import LOST
+from sweep.run.worker import Assignment, CellWorker, Outcome, Place, WorkerStatus
 
 OUTCOME: Final = "outcome"
 WORK: Final = "work"
@@ -33,6 +33,8 @@ TELL_S: Final = 0.5
 """A worker tells and asks at most this often; a shorter cell does neither."""
 LOOK_S: Final = 1.0
 SLOTS_S: Final = 5.0
+SPARE: Final = 1
+"""Trials kept waiting beyond what fits, so that an autoscaler sees a demand."""
 GRACE_S: Final = 10.0
 """A training that does not notice a stop within this time is ended with its process."""
 RECORDING_GRACE_S: Final = 120.0
@@ -102,16 +104,16 @@ class _Board:
     """What a worker tells the driver and asks it while it works: Ray's key-value store."""
 
     def __init__(self, owner: str, launch: str) -> None:
-        self._key = _standing_key(owner, launch)
+        self._key = _status_key(owner, launch)
         self._stop = _stop_key(owner)
         self._told = self._asked = time.monotonic()
         self._written = False
 
-    def tell(self, standing: Standing) -> None:
+    def tell(self, status: WorkerStatus) -> None:
         now = time.monotonic()
-        if now - self._told < TELL_S and not (self._written and standing.phase == "record"):
+        if now - self._told < TELL_S and not (self._written and status.phase == "record"):
             return
-        internal_kv._internal_kv_put(self._key, json.dumps(asdict(standing)), overwrite=True)
+        internal_kv._internal_kv_put(self._key, json.dumps(asdict(status)), overwrite=True)
         self._told, self._written = now, True
 
     def stop_requested(self) -> bool:
@@ -126,18 +128,18 @@ class _Board:
             internal_kv._internal_kv_del(self._key)
 
 
-def _standing_key(owner: str, launch: str) -> str:
-    return f"sweep/{owner}/standing/{launch}"
+def _status_key(owner: str, launch: str) -> str:
+    return f"sweep/{owner}/status/{launch}"
 
 
 def _stop_key(owner: str) -> str:
     return f"sweep/{owner}/stop"
 
 
-def standing_of(owner: str, launch: str) -> Standing | None:
+def last_told(owner: str, launch: str) -> WorkerStatus | None:
     """What a worker last told."""
-    text = internal_kv._internal_kv_get(_standing_key(owner, launch))
-    return None if text is None else Standing(**json.loads(text))
+    text = internal_kv._internal_kv_get(_status_key(owner, launch))
+    return None if text is None else WorkerStatus(**json.loads(text))
 
 
 class _CellSearcher(Searcher):
@@ -199,14 +201,14 @@ class _Conductor(tune.Callback):
         if now - self._counted > SLOTS_S:
             self._counted = now
             self._sweep.count_slots()
-        if now - self._looked > LOOK_S or self._sweep.stop_asked():
+        if now - self._looked > LOOK_S or self._sweep.work.stop_asked():
             self._looked = now
-            standings = self._sweep.standings()
-            if self._sweep.stop_asked():
-                self._stop(now, standings, trials)
+            running = self._sweep.running()
+            if self._sweep.work.stop_asked():
+                self._stop(now, running, trials)
             else:
-                names = {work.cell.run_name: standing for work, standing in standings}
-                self._sweep.progress.running(names)
+                names = {work.cell.run_name: status for work, status in running}
+                self._sweep.work.progress.running(names)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -218,26 +220,26 @@ class _Conductor(tune.Callback):
         if work is not None:
             outcome = self._ended.pop(trial.trial_id, None)
             if outcome is not None:
-                self._sweep.closer.ended(work, outcome)
+                self._sweep.work.finisher.ended(work, outcome)
             else:
-                self._sweep.closer.lost(work, None, LOST)
+                self._sweep.work.finisher.lost(work, None, LOST)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         work = self._sweep.taken.pop(trial.trial_id, None)
         if work is not None:
-            standing = standing_of(self._sweep.place.owner, work.launch)
-            self._sweep.closer.lost(work, standing.run_id if standing else None, _why_lost(trial))
+            status = last_told(self._sweep.work.place.owner, work.launch)
+            self._sweep.work.finisher.lost(work, status.run_id if status else None, _why_lost(trial))
 
-    def _stop(self, now: float, standings: list[tuple[Assignment, Standing | None]], trials: list[Any]) -> None:
+    def _stop(self, now: float, running: list[tuple[Assignment, WorkerStatus | None]], trials: list[Any]) -> None:
         sweep = self._sweep
         if self._stopping_since is None:
             self._stopping_since = now
-            sweep.cells.stop()
-            internal_kv._internal_kv_put(_stop_key(sweep.place.owner), "1", overwrite=True)
-        recording = any(standing is not None and standing.phase == "record" for _, standing in standings)
-        if now - self._stopping_since < (RECORDING_GRACE_S if recording else GRACE_S) and standings:
+            sweep.work.queue.stop()
+            internal_kv._internal_kv_put(_stop_key(sweep.work.place.owner), "1", overwrite=True)
+        recording = any(status is not None and status.phase == "record" for _, status in running)
+        if now - self._stopping_since < (RECORDING_GRACE_S if recording else GRACE_S) and running:
             return
-        by_launch = {work.launch: standing for work, standing in standings}
+        by_launch = {work.launch: status for work, status in running}
         for trial in trials:
             work = sweep.taken.pop(trial.trial_id, None)
             if work is None:
@@ -246,7 +248,7 @@ class _Conductor(tune.Callback):
             if actor is not None:
                 ray.kill(actor)
             told = by_launch.get(work.launch)
-            sweep.closer.lost(work, told.run_id if told else None, "stopped while training", stopped=True)
+            sweep.work.finisher.lost(work, told.run_id if told else None, "stopped while training", stopped=True)
         raise StopSweep
 
 
@@ -258,17 +260,11 @@ def _why_lost(trial: Any) -> str:
 
 @dataclass(kw_only=True)
 class TrialSweep:
-    """One launch: cells from a queue through Ray Tune to the closer."""
+    """One launch: cells from a queue through Ray Tune to the finisher."""
 
-    place: Place
-    cells: CellQueue
-    closer: Closer
-    progress: Progress
+    work: Workload
     cpus: int
     gpus: float
-    spare: int
-    """Trials kept waiting beyond what fits, so that an autoscaler sees a demand."""
-    stop_asked: Callable[[], bool]
     scratch: Path
     """Tune writes here what would restore it; nobody reads it."""
     pin: Pin = field(default_factory=Pin)
@@ -284,11 +280,11 @@ class TrialSweep:
         for name in ("ray.tune", "ray.train", "ray.air"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.count_slots()
-        trainable = tune.with_resources(tune.with_parameters(CellTrial, place=self.place), self._resources())
+        trainable = tune.with_resources(tune.with_parameters(CellTrial, place=self.work.place), self._resources())
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=_CellSearcher(self.cells, self.taken), num_samples=-1, reuse_actors=True
+                search_alg=_CellSearcher(self.work.queue, self.taken), num_samples=-1, reuse_actors=True
             ),
             run_config=tune.RunConfig(
                 name="cells",
@@ -305,8 +301,8 @@ class TrialSweep:
     def count_slots(self) -> None:
         """How many cells the live nodes can run at once."""
         slots = cell_slots(self.cpus, self.gpus, self.pin.allows)
-        self.cells.set_slots(slots + self.spare)
-        self.progress.slots = min(slots, self.cells.max_concurrent or slots)
+        self.work.queue.set_slots(slots + SPARE)
+        self.work.progress.slots = min(slots, self.work.queue.max_concurrent or slots)
 
     def _resources(self) -> tune.PlacementGroupFactory:
         """What one cell takes, and on which machines it may."""
@@ -317,9 +313,9 @@ class TrialSweep:
         machines = {"ray.io/node-id": f"in({','.join(self.pin.node_ids)})"}
         return tune.PlacementGroupFactory([bundle], bundle_label_selector=[machines])
 
-    def standings(self) -> list[tuple[Assignment, Standing | None]]:
+    def running(self) -> list[tuple[Assignment, WorkerStatus | None]]:
         """What runs now, and what each worker last told."""
-        return [(work, standing_of(self.place.owner, work.launch)) for work in self.cells.out()]
+        return [(work, last_told(self.work.place.owner, work.launch)) for work in self.work.queue.out()]
 
 
 def cell_slots(cpus: int, gpus: float, allows: Callable[[Mapping[str, Any]], bool] = lambda node: True) -> int:
@@ -334,3 +330,8 @@ def cell_slots(cpus: int, gpus: float, allows: Callable[[Mapping[str, Any]], boo
                 fits = min(fits, int(devices) * int(1 / gpus) if gpus < 1 else int(devices / gpus))
             slots += fits
     return slots
+
+
+def slots_now(cpus: int, gpus: float) -> int:
+    """`cell_slots` of the connected Ray; before there is one, how many cells this machine's cores have room for."""
+    return cell_slots(cpus, gpus) if ray.is_initialized() else (os.cpu_count() or 1) // cpus

@@ -20,11 +20,10 @@ from analysis import schema
 from analysis.files import write_atomically
 from sweep.console import one_line
 from sweep.errors import TrackingError, TrackingUnavailable
-from sweep.on_ray.node_facts import host_refusal
 from sweep.record.ledger import RecordedRun
 from sweep.record.recording import Input, Recording
 from sweep.record.retry import patiently, tracking_wait_s
-from sweep.record.tracking_uri import absolute_uri, alone_with, database_file
+from sweep.record.tracking_uri import absolute_uri, alone_with, database_file, host_refusal
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Run

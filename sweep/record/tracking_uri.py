@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from sweep.errors import TrackingError
 from sweep.files import file_name
@@ -71,3 +72,8 @@ def alone_with(database: Path | None) -> Iterator[None]:
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def host_refusal(uri: str) -> str:
+    """What to say where an MLflow server is asked under a name that it was not told of."""
+    return f"{uri} refuses the host name {urlsplit(uri).netloc!r}; start `mlflow server` with it in --allowed-hosts"

@@ -6,10 +6,11 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from sweep.record.retry import Backoff
+from sweep.run.cell_source import CellSource
 from sweep.run.worker import Assignment
 from sweep.study.cells import Cell
 
@@ -27,17 +28,17 @@ class CellQueue:
         *,
         retries: int,
         max_concurrent: int | None = None,
-        more: Callable[[], Sequence[tuple[Cell, int]]] = lambda: (),
+        source: CellSource | None = None,
     ) -> None:
         """An empty queue.
 
         Args:
             retries: How often an attempt lost to infrastructure is repeated.
             max_concurrent: Most cells at once; None: as many as fit.
-            more: Asked once all cells are done: which are needed next, with their attempts so far; none ends the sweep.
+            source: Asked once all cells are done for those that are needed next; None: nothing follows.
         """
         self.retries = retries
-        self._more = more
+        self._source = source
         self.max_concurrent = max_concurrent
         self._lock = threading.Condition()
         self._ready: deque[tuple[Cell, int, int]] = deque()
@@ -123,8 +124,8 @@ class CellQueue:
         """Whether nothing is, or will be, handed out; asks for more cells before it says yes."""
         if not self._idle():
             return False
-        if not self._stopped:
-            self.add(self._more())
+        if self._source is not None and not self._stopped:
+            self.add((cell, 0) for cell in self._source.next_cells())
         return self._idle()
 
     def _idle(self) -> bool:

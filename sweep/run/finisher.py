@@ -43,7 +43,7 @@ class Results:
     """What kept this launch from going on, in a line each."""
 
 
-class Closer:
+class Finisher:
     """Works off the ends of attempts in a thread of its own, in the order in which they come."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Closer:
         self._earlier: dict[str, list[str]] = {}
         """Cell key -> runs of lost attempts, which get to know what superseded them."""
         self._inbox: queue.SimpleQueue[tuple[Assignment, Outcome] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._loop, name="closer", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="finisher", daemon=True)
         self._thread.start()
 
     @property

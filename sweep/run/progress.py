@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sweep.run.tally import Tally
-from sweep.run.worker import Standing
+from analysis import schema
+from sweep.run.worker import WorkerStatus
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from sweep.record.ledger import RecordedRun
+    from sweep.study import Study
     from sweep.study.cells import Cell
 
 QUIET_S: Final = 30.0
@@ -22,6 +24,9 @@ WIDE: Final = 100
 """Columns of a terminal that shows a long bar and two running cells."""
 MOST_LINES: Final = 6
 """On a terminal: of who is ahead, while the bar stands."""
+MARK: Final = "so far, not a verdict:"
+TIE: Final = 1e-12
+"""As in the analysis: smaller differences are ties."""
 
 
 def duration(seconds: float) -> str:
@@ -143,14 +148,14 @@ class Progress:
         self.count.retried += 1
         self.say(f"{self._head()} lost {name}: {reason}; again in {duration(pause_s)}")
 
-    def running(self, standings: Mapping[str, Standing | None]) -> None:
-        """What runs now: name -> standing."""
+    def running(self, statuses: Mapping[str, WorkerStatus | None]) -> None:
+        """What runs now: name -> status."""
         if self._bar is None:
             if time.monotonic() - self._spoke > QUIET_S:
-                self.say(f"{self._head()} running {_running(standings, most=4)}{self._left()}")
+                self.say(f"{self._head()} running {_running(statuses, most=4)}{self._left()}")
                 self._say_who_is_ahead()
             return
-        self._note = f"{_running(standings, most=1 if self._narrow else 2)}{self._left()}"
+        self._note = f"{_running(statuses, most=1 if self._narrow else 2)}{self._left()}"
         self._draw()
 
     def stop(self) -> None:
@@ -187,17 +192,71 @@ class Progress:
         return f", about {duration(left)} left" if left else ""
 
 
-def _running(standings: Mapping[str, Standing | None], *, most: int) -> str:
-    if not standings:
+def _running(statuses: Mapping[str, WorkerStatus | None], *, most: int) -> str:
+    if not statuses:
         return "nothing"
-    shown = [_one(name, standing) for name, standing in list(standings.items())[:most]]
-    more = len(standings) - most
+    shown = [_one(name, status) for name, status in list(statuses.items())[:most]]
+    more = len(statuses) - most
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _one(name: str, standing: Standing | None) -> str:
-    if standing is None:
+def _one(name: str, status: WorkerStatus | None) -> str:
+    if status is None:
         return name
-    where = f" {standing.step}/{standing.total_steps}" if standing.total_steps else ""
-    loss = "" if standing.loss is None else f", loss {standing.loss:.3g}"
-    return f"{name} ({standing.phase}{where}{loss})"
+    where = f" {status.step}/{status.total_steps}" if status.total_steps else ""
+    loss = "" if status.loss is None else f", loss {status.loss:.3g}"
+    return f"{name} ({status.phase}{where}{loss})"
+
+
+class Tally:
+    """Who is ahead, pair by pair, in the primary endpoints: a look at a table that fills up, never a verdict."""
+
+    def __init__(self, endpoints: Sequence[str], variants: Iterable[str], baseline: str) -> None:
+        self._endpoints, self._baseline = tuple(endpoints), baseline
+        self._treatments = tuple(variant for variant in variants if variant != baseline)
+        self._scores: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
+        """(endpoint, variant) -> (seed, setting) -> score."""
+
+    def add(self, cell: Cell, scores: Mapping[str, float]) -> None:
+        """A cell is finished; of its scores those of the primary endpoints count."""
+        for endpoint in self._endpoints:
+            if endpoint in scores:
+                pairs = self._scores.setdefault((endpoint, cell.variant), {})
+                pairs[cell.seed, cell.setting] = float(scores[endpoint])
+
+    def lines(self) -> list[str]:
+        """One line for each primary endpoint and treatment that has a complete pair."""
+        return [
+            f"{MARK} {endpoint}: {line}"
+            for endpoint in self._endpoints
+            for treatment in self._treatments
+            if (line := self._line(endpoint, treatment))
+        ]
+
+    def _line(self, endpoint: str, treatment: str) -> str | None:
+        base = self._scores.get((endpoint, self._baseline), {})
+        other = self._scores.get((endpoint, treatment), {})
+        differences = [other[pair] - base[pair] for pair in base if pair in other]
+        if not differences:
+            return None
+        ahead = sum(difference > TIE for difference in differences)
+        tied = sum(abs(difference) <= TIE for difference in differences)
+        pairs = f"{len(differences)} pair" + ("s" if len(differences) > 1 else "")
+        return f"{treatment} ahead of {self._baseline} in {ahead} of {pairs}" + (f", {tied} tied" if tied else "")
+
+
+def tally_of(study: Study, kind: str, cells: Iterable[Cell], runs: Iterable[RecordedRun]) -> Tally:
+    """A tally that begins with what is recorded.
+
+    Args:
+        study: Names primary endpoints, variants and baseline.
+        kind: Of the cells; trials of a search are not compared, and give an empty tally.
+        cells: Of the study as it stands.
+        runs: What is recorded; only finished runs of these cells count.
+    """
+    tally = Tally(study.primary if kind == schema.KIND_CELL else (), study.variants, study.baseline)
+    by_key = {cell.key: cell for cell in cells}
+    for run in runs:
+        if run.status == "FINISHED" and run.key in by_key:
+            tally.add(by_key[run.key], run.metrics)
+    return tally

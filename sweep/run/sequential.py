@@ -1,121 +1,98 @@
-"""Sequential studies: seeds are added in waves until every comparison is decided or the limit is reached."""
+"""Sequential studies: seeds are added until every comparison is decided or the limit is reached.
+
+Where a study stands and how many seeds come next is worked out here; analysis.comparing.stopping has the rule.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analysis import schema
 from sweep.errors import TrackingError
-from sweep.run.stopping import (
-    SequentialStanding,
-    fewest_more,
-    seeds_after,
-    seeds_so_far,
-    sequential_standing,
-    wave_size,
-)
+from sweep.record.study_run import note_seeds
+from sweep.record.tracking import Tracking
+from sweep.run.preflight import resolved_cells
 from sweep.study import Study
 from sweep.study.cells import Cell
 
 if TYPE_CHECKING:
-    from analysis.results.model import Results
-    from analysis.statistics.sequential import StreamState
+    from analysis.results.model import CellRecord, Results
+    from analysis.statistics.sequential import SequentialDecision, StreamState
     from sweep.record.ledger import RecordedRun
-    from sweep.record.tracking import Tracking
-    from sweep.run.run_options import RunOptions
 
 
-def run_sequential(study: Study, options: RunOptions) -> int:
-    """Run a sequential study from wherever it stands until it stops, and say why it stopped.
+@dataclass(frozen=True, kw_only=True)
+class SequentialState:
+    """Where a sequential study stands."""
 
-    Returns:
-        Exit code, as `run_study`.
-
-    Raises:
-        SweepError: nothing could be started.
-    """
-    from sweep.console import say
-    from sweep.record.retry import START_WAIT_S, tracking_wait_s
-    from sweep.record.tracking import Tracking
-    from sweep.record.tracking_uri import default_uri
-    from sweep.run.feed import Feed
-
-    tracking = Tracking(options.tracking_uri or default_uri(), wait_s=min(START_WAIT_S, tracking_wait_s()), on_wait=say)
-    waves = SequentialWaves(study, tracking, options, say=say)
-    tracking.wait_s = tracking_wait_s()
-    code = Feed(waves.needed_next).run(lambda: waves.study, options)
-    for line in standing_lines(waves.study, waves.standing):
-        say(line)
-    return code
+    decision: SequentialDecision
+    seeds: tuple[int, ...]
+    """The leading seeds that the decision rests on."""
+    beyond: tuple[int, ...]
+    """Seeds that are recorded too but came after the decision to stop."""
+    missing: tuple[int, ...]
+    """Seeds with a cell that has neither finished nor failed by itself."""
 
 
-class SequentialWaves:
-    """The seeds of one sequential study: which cells are needed next, until it stops."""
+class SequentialStudy:
+    """The seeds of one sequential study: which cells are needed next, until it stops (see `CellSource`)."""
 
-    def __init__(self, study: Study, tracking: Tracking, options: RunOptions, *, say: Callable[[str], None]) -> None:
-        from sweep.run.preflight import resolved_cells
+    def __init__(
+        self, study: Study, tracking: Tracking, *, slots: Callable[[], int], say: Callable[[str], None]
+    ) -> None:
+        """Prepare.
 
-        self._tracking, self._options, self._say = tracking, options, say
-        self._resolve = resolved_cells
+        Args:
+            study: As its file has it.
+            tracking: The store.
+            slots: How many cells can run at once.
+            say: Gets a line whenever seeds are added.
+        """
+        self._tracking, self._slots, self._say = tracking, slots, say
         recorded = tracking.recorded_runs(study.name)
-        self.study, self._cells, self.standing = stand(study, tracking, recorded, resolved_cells)
+        self.study, self._cells, self.state = state_now(study, tracking, recorded, resolved_cells)
         self._began = False
 
-    def needed_next(self) -> list[Cell]:
-        """The cells that are needed next: first those of all seeds so far, then those of each further wave."""
-        self.standing = sequential_standing(self.study, self._cells, recorded_results(self.study.name, self._tracking))
+    def next_cells(self) -> list[Cell]:
+        """The cells that are needed next: first those of all seeds so far, then those of each seed that is added."""
+        self.state = sequential_state(self.study, self._cells, recorded_results(self.study.name, self._tracking))
         first, self._began = not self._began, True
-        if not self.standing.decision.states:
+        if not self.state.decision.states:
             return list(self._cells) if first else []  # one variant: nothing to decide
-        if self.standing.decision.stop:
-            decided = set(self.standing.seeds)
+        if self.state.decision.stop:
+            decided = set(self.state.seeds)
             return [cell for cell in self._cells if cell.seed in decided] if first else []
-        if self.standing.missing:
+        if self.state.missing:
             return list(self._cells) if first else []  # what comes back unfinished was given up by the runner
-        added = self._add_wave()
+        added = self._add_seeds()
         return list(self._cells) if first else [cell for cell in self._cells if cell.seed in added]
 
-    def _add_wave(self) -> set[int]:
-        decision, seeds = self.standing.decision, self.study.seeds
-        size = wave_size(
+    def _add_seeds(self) -> set[int]:
+        decision, seeds = self.state.decision, self.study.seeds
+        count = seeds_to_add(
             decision,
             run=len(seeds),
             slots=self._slots(),
             cells_per_seed=len(self.study.specs),
             limit=self.study.analysis.max_seeds,
         )
-        added = seeds_after(self.study, seeds, size)
+        added = seeds_after(self.study, seeds, count)
         self._say(f"{decision.why}; adding seed {', '.join(map(str, added))}")
         self.study = self.study.with_seeds((*seeds, *added))
         run = self._tracking.study_run(self.study.name)
         if run is not None:
-            from sweep.record.study_run import note_seeds
-
             note_seeds(self._tracking, run, self.study.seeds)
-        self._cells = self._resolve(self.study)
+        self._cells = resolved_cells(self.study)
         return set(added)
 
-    def _slots(self) -> int:
-        """How many cells can run at once; before Ray is up, as many as this machine has room for."""
-        import ray
 
-        resources = self.study.resources
-        if ray.is_initialized():
-            from sweep.on_ray.trials import cell_slots
-
-            slots = cell_slots(resources.cpus, resources.gpus)
-        else:
-            slots = (os.cpu_count() or 1) // resources.cpus
-        most = self._options.max_concurrent
-        return max(1, slots if most is None else min(slots, most))
-
-
-def stand(
+def state_now(
     study: Study, tracking: Tracking, recorded: Iterable[RecordedRun], resolve: Callable[[Study], list[Cell]]
-) -> tuple[Study, list[Cell], SequentialStanding]:
-    """The study with the seeds that waves have added, its cells, and where it stands.
+) -> tuple[Study, list[Cell], SequentialState]:
+    """The study with the seeds added since, its cells, and where it stands.
 
     Args:
         study: As its file has it.
@@ -126,7 +103,7 @@ def stand(
     seeds = {int(run.label[1]) for run in recorded if run.label[1].isdigit()}
     study = study.with_seeds(seeds_so_far(study, seeds))
     cells = resolve(study)
-    return study, cells, sequential_standing(study, cells, recorded_results(study.name, tracking))
+    return study, cells, sequential_state(study, cells, recorded_results(study.name, tracking))
 
 
 def recorded_results(name: str, tracking: Tracking) -> Results:
@@ -149,39 +126,39 @@ def recorded_results(name: str, tracking: Tracking) -> Results:
         raise TrackingError(str(error)) from error
 
 
-def standing_lines(study: Study, stands: SequentialStanding) -> list[str]:
+def state_lines(study: Study, state: SequentialState) -> list[str]:
     """Where a sequential study stands, for people: E against its threshold, and what it would still take."""
-    decision = stands.decision
-    lines = [_state_line(state) for state in decision.states]
+    decision = state.decision
+    lines = [_stream_line(stream) for stream in decision.states]
     if decision.stop:
         lines.append(f"stopped: {decision.why}")
-    elif stands.missing:
-        lines.append(f"{decision.why}; seed {', '.join(map(str, stands.missing))} not finished")
+    elif state.missing:
+        lines.append(f"{decision.why}; seed {', '.join(map(str, state.missing))} not finished")
     else:
         lines.append(decision.why)
     if not decision.stop:
-        lines.append(_outlook(study, stands))
-    if stands.beyond:
-        beyond = ", ".join(map(str, stands.beyond))
-        lines.append(f"seed {beyond} was trained in the same wave and is not needed for the decision")
+        lines.append(_outlook(study, state))
+    if state.beyond:
+        beyond = ", ".join(map(str, state.beyond))
+        lines.append(f"seed {beyond} was trained at the same time and is not needed for the decision")
     return lines
 
 
-def _state_line(state: StreamState) -> str:
+def _stream_line(stream: StreamState) -> str:
     line = (
-        f"{state.treatment}, {state.endpoint}: {state.wins} wins, {state.losses} losses"
-        + (f", {state.ties} ties" if state.ties else "")
-        + f"; E = {state.e_value:.3g} of {state.e_threshold:g}"
+        f"{stream.treatment}, {stream.endpoint}: {stream.wins} wins, {stream.losses} losses"
+        + (f", {stream.ties} ties" if stream.ties else "")
+        + f"; E = {stream.e_value:.3g} of {stream.e_threshold:g}"
     )
-    if state.e_lower is not None and state.e_upper is not None:
-        line += f"; equivalence E = {min(state.e_lower, state.e_upper):.3g} of {state.equivalence_threshold:g}"
-    return line + (f" ({state.decided})" if state.decided else "")
+    if stream.e_lower is not None and stream.e_upper is not None:
+        line += f"; equivalence E = {min(stream.e_lower, stream.e_upper):.3g} of {stream.equivalence_threshold:g}"
+    return line + (f" ({stream.decided})" if stream.decided else "")
 
 
-def _outlook(study: Study, stands: SequentialStanding) -> str:
-    to_go, limit = stands.decision.seeds_to_go, study.analysis.max_seeds
-    least = fewest_more(stands.decision)
-    if not any(state.wins or state.losses for state in stands.decision.states):
+def _outlook(study: Study, state: SequentialState) -> str:
+    to_go, limit = state.decision.seeds_to_go, study.analysis.max_seeds
+    least = fewest_more(state.decision)
+    if not any(stream.wins or stream.losses for stream in state.decision.states):
         text = f"at least {_seeds(least)} are needed"
     elif to_go is None:
         text = f"at the win rate so far it would never be decided; at least {_seeds(least)} more are needed"
@@ -192,3 +169,126 @@ def _outlook(study: Study, stands: SequentialStanding) -> str:
 
 def _seeds(count: int) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def seeds_so_far(study: Study, recorded: Collection[int]) -> tuple[int, ...]:
+    """The study's own seeds, and those added since, as the record shows."""
+    seeds = list(study.seeds)
+    following = seeds_after(study, seeds, len([seed for seed in recorded if seed > max(seeds)]) + len(_avoided(study)))
+    last = max((index for index, seed in enumerate(following) if seed in recorded), default=-1)
+    return (*seeds, *following[: last + 1])
+
+
+def seeds_after(study: Study, seeds: Sequence[int], count: int) -> list[int]:
+    """The next seeds of a study: the numbers above its largest, without those that a search has used."""
+    out: list[int] = []
+    seed = max(seeds)
+    while len(out) < count:
+        seed += 1
+        if seed not in _avoided(study):
+            out.append(seed)
+    return out
+
+
+def _avoided(study: Study) -> tuple[int, ...]:
+    return study.searched_by.seeds if study.searched_by is not None else ()
+
+
+def sequential_state(study: Study, cells: Iterable[Cell], results: Results) -> SequentialState:
+    """Decide on what is recorded.
+
+    Args:
+        study: With all the seeds that it has so far.
+        cells: Its cells.
+        results: What is recorded of it.
+    """
+    from analysis.comparing.pairing import index
+    from analysis.comparing.stopping import StoppingRule, has_ended, leading_seeds, stopping_point
+
+    ended = {record.cell for record in results.cells if has_ended(record.state, record.failure_kind)}
+    cells = list(cells)
+    waiting = {cell.seed for cell in cells if cell.key not in ended}
+    current = {cell.key: cell for cell in cells}
+    indexed = index(
+        replace(
+            results,
+            cells=tuple(_as_named(record, current[record.cell]) for record in results.cells if record.cell in current),
+            table=results.table[results.table[schema.COLUMN_CELL].isin(current)],
+        )
+    )
+    plan = study.analysis
+    point = stopping_point(
+        indexed,
+        rule=StoppingRule(
+            primary=_primaries(study, indexed.endpoints),
+            alpha=plan.alpha,
+            margin=plan.margin,
+            max_seeds=plan.max_seeds,
+            baseline=study.baseline,
+        ),
+        treatments=[variant for variant in study.variants if variant != study.baseline],
+        leading=leading_seeds(study.seeds, waiting),
+        fingerprinted=results.fingerprinted,
+    )
+    return SequentialState(
+        decision=point.decision,
+        seeds=point.seeds,
+        beyond=point.beyond,
+        missing=tuple(seed for seed in study.seeds if seed in waiting),
+    )
+
+
+def _as_named(record: CellRecord, cell: Cell) -> CellRecord:
+    """What is recorded of a cell, under the names that the study has now."""
+    return replace(record, variant=cell.variant, setting=cell.setting)
+
+
+def _primaries(study: Study, recorded: Sequence[str]) -> tuple[str, ...]:
+    """As declared; else the largest recorded size's test Spearman, as the report chooses it."""
+    from analysis.comparing.plan_in_force import default_primaries
+
+    return study.primary or default_primaries(recorded, every_dim=False)
+
+
+def fewest_more(decision: SequentialDecision) -> int:
+    """Further seeds without which the study cannot be decided, however they fall; at least 1 while it is undecided.
+
+    A seed at most doubles an e-value, which bounds equivalence; for a difference the bound is exact.
+    """
+    from analysis.statistics.sequential import e_value, reached
+
+    def for_difference(state: StreamState) -> int:
+        more, high, low = 0, max(state.wins, state.losses), min(state.wins, state.losses)
+        while not reached(e_value(high + more, low), state.e_threshold):
+            more += 1
+        return more
+
+    def for_equivalence(state: StreamState) -> float:
+        if state.e_lower is None or state.e_upper is None or state.equivalence_threshold is None:
+            return math.inf
+        smallest = min(state.e_lower, state.e_upper)
+        return math.ceil(math.log2(state.equivalence_threshold / smallest) - 1e-9) if smallest > 0 else math.inf
+
+    needed = []
+    for treatment in dict.fromkeys(state.treatment for state in decision.states):
+        own = [state for state in decision.states if state.treatment == treatment]
+        if any(state.decided in ("better", "worse") for state in own):
+            continue
+        different = min(for_difference(state) for state in own)
+        equivalent = max(0.0 if state.decided == "equivalent" else for_equivalence(state) for state in own)
+        needed.append(max(0, int(min(different, equivalent))))
+    return max(1, *needed) if needed else 1
+
+
+def seeds_to_add(decision: SequentialDecision, *, run: int, slots: int, cells_per_seed: int, limit: int | None) -> int:
+    """How many seeds to add: as many as the slots hold whole, and not fewer than any decision needs.
+
+    Args:
+        decision: On the seeds so far.
+        run: How many those are.
+        slots: Cells that can run at once.
+        cells_per_seed: Variants x settings.
+        limit: `max_seeds`, or None.
+    """
+    size = max(slots // cells_per_seed, fewest_more(decision))
+    return size if limit is None else max(0, min(size, limit - run))

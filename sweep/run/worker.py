@@ -75,7 +75,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class WorkerStatus:
     """What a worker tells while it works."""
 
     phase: Phase
@@ -85,7 +85,7 @@ class Standing:
     loss: float | None = None
 
 
-Tell = Callable[[Standing], None]
+Tell = Callable[[WorkerStatus], None]
 
 
 class CellWorker:
@@ -102,11 +102,11 @@ class CellWorker:
 
         Args:
             work: The cell and which attempt it is.
-            tell: Gets the worker's standing, often.
+            tell: Gets the worker's status, often.
             stop_requested: Asked while training; True ends the training.
         """
         began = time.monotonic()
-        tell(Standing(phase="begin"))
+        tell(WorkerStatus(phase="begin"))
         run = self._begin(work)
         run_id = run.run_id if run else None
 
@@ -114,7 +114,7 @@ class CellWorker:
             if stop_requested():
                 raise StopRequested
             tell(
-                Standing(
+                WorkerStatus(
                     phase=progress.phase,
                     run_id=run_id,
                     step=progress.step,
@@ -130,7 +130,7 @@ class CellWorker:
             return Outcome(kind="stopped", run_id=run_id, reason="stopped while training")
         except Exception as error:
             return self._failed(work, run, error)
-        tell(Standing(phase="record", run_id=run_id))
+        tell(WorkerStatus(phase="record", run_id=run_id))
         seconds = time.monotonic() - began
         scores = {name: result.scores[name] for name in self.place.primary if name in result.scores}
         scores = scores or dict(list(result.scores.items())[:1])

@@ -15,7 +15,7 @@ from sweep.errors import StudyError
 from sweep.record.ledger import CellStatus, RecordedRun, reconcile
 from sweep.study.cells import Cell, cell_key
 from sweep.study.search_block import Point, SearchBlock, search_endpoint
-from sweep.tune.proposals import Tried, propose
+from sweep.tune.optuna import Tried, propose
 
 if TYPE_CHECKING:
     from sweep.study import Study
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SearchRounds:
-    """The searches of all variants of one study: says which cells are needed next, until none are."""
+    """The searches of all variants of one study, as a `CellSource`: which cells are needed next, until none are."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class SearchRounds:
             recorded: Asks which search trials are recorded.
             say: Gets one line for each trial that ended.
         """
-        self._study, self._search, self._base, self._states = study, search, base, states
+        self.study, self._search, self._base, self._states = study, search, base, states
         self._recorded, self._say = recorded, say
         self._endpoint = search_endpoint(search, study.common_dims)
         self._given_out: set[str] = set()
 
-    def more(self) -> list[Cell]:
+    def next_cells(self) -> list[Cell]:
         """The cells that are needed next; nothing when all trials have ended, or when one could not be trained.
 
         Raises:
@@ -149,7 +149,7 @@ class SearchRounds:
             return metrics[self._endpoint]
         known = sorted(name for name in metrics if name.startswith(("validation/", "test/")) and "_by_dim" not in name)
         allowed = f"the trainable records {', '.join(known) or 'no score'}"
-        raise StudyError(file=str(self._study.path), field="search.endpoint", value=self._endpoint, allowed=allowed)
+        raise StudyError(file=str(self.study.path), field="search.endpoint", value=self._endpoint, allowed=allowed)
 
 
 def _failed_by_itself(status: CellStatus) -> bool:

@@ -4,42 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from analysis import schema
 from sweep.errors import StudyError, SweepError
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell
-from sweep.study.search_block import SearchBlock, SearchedBy, endpoint_warnings, search_endpoint
+from sweep.study.search_block import Point, SearchBlock, SearchedBy, endpoint_warnings, search_endpoint
 from sweep.study.yaml_reader import MISSING
-from sweep.tune.freeze import frozen_path, frozen_study
-from sweep.tune.proposals import Tried
+from sweep.tune.optuna import Tried
 from sweep.tune.rounds import SearchRounds, shown, trial_label
 
 if TYPE_CHECKING:
     from sweep.record.tracking import Tracking
-    from sweep.run.run_options import RunOptions
+    from sweep.run.backend import Backend
+    from sweep.run.launch import RunOptions
+
+_PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_HEADER = """\
+# Written by `sweep tune {source}`: for each variant the settings that its search chose.
+# Each value under searched_by.best is the best of many, so it flatters its variant; what counts is the comparison
+# below, on seeds that the search has not used.
+"""
 
 
 def tune(
     study: Study,
+    backend: Backend,
     *,
     tracking_uri: str | None = None,
     max_concurrent: int | None = None,
     retries: int | None = None,
-    address: str | None = None,
     output: Path | None = None,
 ) -> int:
     """Search for every variant, continuing what is there, and write the frozen study file.
 
     Args:
         study: With a `search:` block.
+        backend: Where the trainings run.
         tracking_uri: None: MLFLOW_TRACKING_URI, else `mlflow.db` in the current folder.
         max_concurrent: Most cells at once; it changes how long a search takes, never what it finds.
         retries: Of a cell lost to infrastructure; None: the default of `sweep run`.
-        address: Of a Ray cluster.
         output: Where the frozen study goes; None: `x.tuned.yaml` beside `x.yaml`.
 
     Returns:
@@ -52,7 +62,7 @@ def tune(
     from sweep.record.retry import START_WAIT_S, tracking_wait_s
     from sweep.record.tracking import Tracking
     from sweep.record.tracking_uri import default_uri
-    from sweep.run.run_options import DEFAULT_RETRIES, RunOptions
+    from sweep.run.launch import DEFAULT_RETRIES, RunOptions
 
     search = _declared(study)
     path = _checked_output(study, output)
@@ -65,9 +75,8 @@ def tune(
         retries=DEFAULT_RETRIES if retries is None else retries,
         # Trials of an earlier search space stay recorded; no comparison ever reads a search trial.
         accept_changes=True,
-        address=address,
     )
-    code, trials = _searched(study, search, tracking, options)
+    code, trials = _searched(study, search, tracking, backend, options)
     if code == EXIT_INTERRUPTED:
         return code
     if code:
@@ -107,7 +116,7 @@ def _checked_output(study: Study, output: Path | None) -> Path:
 
 
 def _searched(
-    study: Study, search: SearchBlock, tracking: Tracking, options: RunOptions
+    study: Study, search: SearchBlock, tracking: Tracking, backend: Backend, options: RunOptions
 ) -> tuple[int, dict[str, list[Tried]]]:
     """Run what is missing of the searches of all variants: exit code, and the trials by variant."""
     from sweep.console import say
@@ -115,8 +124,8 @@ def _searched(
     from sweep.record.retry import tracking_wait_s
     from sweep.record.study_lock import Owner, StudyLock
     from sweep.record.tracking_uri import database_file
-    from sweep.run.feed import Feed
     from sweep.run.preflight import resolved_cells
+    from sweep.run.run_study import run_cells
     from sweep.tune.optuna import VariantSearch, default_storage, open_storage, storage_url
 
     file = database_file(tracking.uri)
@@ -141,7 +150,7 @@ def _searched(
             recorded=lambda: tracking.recorded_runs(study.name, schema.KIND_SEARCH),
             say=say,
         )
-        code = Feed(rounds.more).run(lambda: study, options)
+        code = run_cells(rounds, backend, options)
         # A training that failed by itself has used up its trial, so it does not fail the search.
         return 0 if rounds.complete else code or 1, rounds.trials()
     finally:
@@ -214,3 +223,52 @@ def _write(path: Path, study: Study, record: SearchedBy) -> None:
     except OSError as error:
         raise SweepError(f"{path}: cannot be written: {error.strerror}") from error
     load_study(path)
+
+
+def frozen_name(study: str) -> str:
+    """Name of the comparison that follows a search, and of its MLflow experiment."""
+    return f"{study}-tuned"
+
+
+def frozen_path(study_file: Path) -> Path:
+    """Where it goes unless told otherwise: `x.yaml` -> `x.tuned.yaml`."""
+    return study_file.with_name(f"{study_file.stem}.tuned.yaml")
+
+
+def frozen_study(source: str, data: Mapping[str, Any], record: SearchedBy) -> str:
+    """Text of the frozen study file.
+
+    Args:
+        source: Name of the study file that declared the search.
+        data: Its contents, as read.
+        record: What the search did and chose.
+    """
+    out = {key: value for key, value in data.items() if key not in ("search", "searched_by")}
+    out["name"] = frozen_name(str(data["name"]))
+    out["variants"] = {
+        label: _with_training(overrides or {}, dict(record.chosen[label]))
+        for label, overrides in data["variants"].items()
+    }
+    out["searched_by"] = record.model_dump(mode="json")
+    return _HEADER.format(source=source) + yaml.dump(
+        out, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110
+    )
+
+
+def _with_training(overrides: Mapping[str, Any], chosen: Point) -> dict[str, Any]:
+    return {**overrides, "training": {**(overrides.get("training") or {}), **chosen}}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that is not plainly a word: study files read `1e5` as a number where YAML 1.1 does not."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN_TEXT.fullmatch(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)

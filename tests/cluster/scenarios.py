@@ -17,6 +17,8 @@ import ray
 from mlflow import MlflowClient
 from ray.cluster_utils import AutoscalingCluster, Cluster
 
+from sweep.on_ray.ray_backend import RayBackend
+from sweep.run.launch import RunOptions
 from sweep.run.run_study import run_study
 from sweep.study import load_study
 
@@ -46,7 +48,7 @@ def run(more: str, address: str | None = None) -> dict[str, Any]:
     Path("study.yaml").write_text(STUDY + more)
     Path("where_it_ran.py").write_text(WHERE_IT_RAN)
     began = time.monotonic()
-    code = run_study(load_study("study.yaml"), tracking_uri=sys.argv[2], address=address)
+    code = run_study(load_study("study.yaml"), RayBackend(address), RunOptions(tracking_uri=sys.argv[2]))
     seconds = time.monotonic() - began
     client = MlflowClient(sys.argv[2])
     experiment = client.get_experiment_by_name("many-nodes")

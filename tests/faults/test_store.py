@@ -175,10 +175,11 @@ def test_cells_recorded_at_the_same_instant(bench: Bench, note: Callable[[str], 
     )
     (bench.folder / "go.py").write_text(
         "import ray, sys\n"
+        "from sweep.on_ray.ray_backend import RayBackend\n"
         "from sweep.run.run_study import run_study\n"
         "from sweep.study import load_study\n"
         "ray.init(address='local', num_cpus=16, include_dashboard=False, log_to_driver=False)\n"
-        "sys.exit(run_study(load_study('study.yaml')))\n",
+        "sys.exit(run_study(load_study('study.yaml'), RayBackend()))\n",
         encoding="utf-8",
     )
     done = subprocess.run(

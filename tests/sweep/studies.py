@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from sweep.study import Study, load_study
+
 ARTICLE = """\
 version: 1
 name: angle-mrl-jsts
@@ -58,3 +60,17 @@ def write(folder: Path, study: dict[str, Any] | str, name: str = "study.yaml") -
     path = folder / name
     path.write_text(study if isinstance(study, str) else yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
     return path
+
+
+def two_seeds(folder: Path, **changes: Any) -> Study:
+    """A study of four cells that train nothing, called as its folder is."""
+    given = {
+        "name": folder.name,
+        "matryoshka_dims": [8],
+        "variants": {"a": {}, "b": {"options": {"sleep_s": 0.01}}},
+        "baseline": "a",
+        "seeds": 2,
+        "resources": {"cpus": 2},
+        **changes,
+    }
+    return load_study(write(folder, noop(**given)))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from sweep.cli import main
 from sweep.errors import ClusterError, TrackingUnavailable
-from sweep.run import run_study as runner
+from sweep.on_ray.ray_backend import RayBackend
+from sweep.run.launch import RunOptions
 from sweep.study import Study
 from tests.sweep.studies import noop, toy, write
 
@@ -144,8 +145,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `sweep run` hands to the runner."""
     seen: dict[str, Any] = {}
 
-    def run_study(study: Study, **options: Any) -> int:
-        seen.update(study=study, **options)
+    def run_study(study: Study, backend: RayBackend, options: RunOptions) -> int:
+        seen.update(study=study, address=backend._address, **asdict(options))
         return 1
 
     monkeypatch.setattr("sweep.run.run_study.run_study", run_study)
@@ -185,10 +186,14 @@ def test_default_tracking_uri(
     assert variable or launched["tracking_uri"].endswith(f"{tmp_path}/mlflow.db")
 
 
-def test_run_takes_the_options_of_the_runner() -> None:
-    """The real signature, so that a renamed option cannot hide behind the stand-in."""
-    names = {option.name for option in main.commands["run"].params} - {"study"}
-    assert names <= set(inspect.signature(runner.run_study).parameters)
+def test_run_gives_every_option_of_a_launch() -> None:
+    names = {option.name for option in main.commands["run"].params} - {"study", "seeds", "address"}
+    assert names == {field.name for field in fields(RunOptions)}
+
+
+def test_the_address_of_a_cluster_arrives(tmp_path: Path, launched: dict[str, Any]) -> None:
+    sweep("run", write(tmp_path, noop()), "--address", "auto")
+    assert launched["address"] == "auto"
 
 
 def test_submit_passes_the_options_of_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
+from trainables.runtime import instruction_set
+
 if TYPE_CHECKING:
     from trainables.data.load import Pairs
 
@@ -51,6 +53,6 @@ def environment(dtype: str, *, deterministic: bool = False) -> dict[str, str]:
         found["deterministic"] = str(deterministic).lower()
     else:
         found["device"] = "cpu"
-        found["instruction_set"] = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+        found["instruction_set"] = instruction_set()
         found["threads"] = str(torch.get_num_threads())
     return found

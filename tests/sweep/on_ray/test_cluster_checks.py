@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from sweep.errors import PreflightError
-from sweep.on_ray.machines import Pin, choose_kind, fits
-from sweep.on_ray.node_facts import NodeFacts, gather, tracking_trouble, troubles
+from sweep.on_ray.machines import NodeFacts, Pin, choose_kind, fits, gather, tracking_trouble, troubles
 
 HEAD = NodeFacts(
     node="head (10.0.0.1)",
@@ -135,5 +134,5 @@ def test_what_a_tracking_server_answers(
 
 
 def test_a_tracking_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.on_ray.node_facts.TRACKING_WAIT_S", 0.0)
+    monkeypatch.setattr("sweep.on_ray.machines.TRACKING_WAIT_S", 0.0)
     assert "does not answer there (Connection refused)" in tracking_trouble("http://127.0.0.1:9")

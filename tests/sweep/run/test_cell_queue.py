@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any, ClassVar
 
 import pytest
 
 from sweep.record.retry import Backoff
 from sweep.run import cell_queue
 from sweep.run.cell_queue import CellQueue
+from sweep.study.cells import Cell
 from tests.sweep.runs import a_cell
 
 
@@ -79,19 +81,22 @@ def test_a_stop_hands_out_nothing_more_and_retries_nothing() -> None:
 
 
 def test_more_cells_are_asked_for_only_when_all_are_done() -> None:
-    waves = [[(a_cell(seed=1), 0)], []]
-    asked = []
+    class Source:
+        study: Any = None
+        batches: ClassVar[list[list[Cell]]] = [[a_cell(seed=1)], []]
+        asked = 0
 
-    def more() -> list[tuple[object, int]]:
-        asked.append(True)
-        return waves.pop(0)
+        def next_cells(self) -> list[Cell]:
+            self.asked += 1
+            return self.batches.pop(0)
 
-    queue = CellQueue(retries=0, more=more)  # type: ignore[arg-type]
+    source = Source()
+    queue = CellQueue(retries=0, source=source)
     queue.add([(a_cell(seed=0), 0)])
     first = queue.take()
     assert first is not None
     assert not queue.is_finished()
-    assert asked == []
+    assert source.asked == 0
     queue.ended(first.launch)
     queue.closed(first.launch)
     assert not queue.is_finished()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import re
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from analysis.schema import KIND_CELL, KIND_SEARCH
 from sweep.run import progress as module
-from sweep.run.progress import Count, Progress, duration, eta_s
-from sweep.run.tally import Tally
-from sweep.run.worker import Standing
-from tests.sweep.runs import a_cell
+from sweep.run.progress import Count, Progress, Tally, duration, eta_s, tally_of
+from sweep.run.worker import WorkerStatus
+from sweep.study import load_study
+from tests.sweep import studies
+from tests.sweep.runs import a_cell, a_run
 
 PRIMARY = "test/spearman_64"
 COLOUR = r"\x1b\[(?:\d+;)*(?:3\d|38;[\d;]+|9\d)m"
@@ -57,8 +61,8 @@ class TestPlainLines:
         sweep = a_sweep()
         sweep.start()
         running = {
-            "a-s0": Standing(phase="train", step=12, total_steps=40, loss=0.31234),
-            "b-s0": Standing(phase="load"),
+            "a-s0": WorkerStatus(phase="train", step=12, total_steps=40, loss=0.31234),
+            "b-s0": WorkerStatus(phase="load"),
             "a-s1": None,
         }
         sweep.running(running)
@@ -100,7 +104,7 @@ class TestTerminal:
         sweep.start()
         sweep.finished(a_cell("a", 0), scores={PRIMARY: 0.5}, seconds=3600)
         sweep.finished(a_cell("b", 0), scores={PRIMARY: 0.6}, seconds=3600)
-        sweep.running({"a-s1[x]": Standing(phase="train", step=1, total_steps=2, loss=0.5)})
+        sweep.running({"a-s1[x]": WorkerStatus(phase="train", step=1, total_steps=2, loss=0.5)})
         sweep.stop()
         return screen.getvalue()
 
@@ -134,3 +138,51 @@ def test_what_is_left_at_the_pace_of_the_finished_cells() -> None:
     assert eta_s(Count(total=10, before=2, finished=3, failed=1, seconds=60), 1) == 80  # 4 cells of 20 s
     assert eta_s(Count(total=10, before=2, finished=3, seconds=60), 2) == 60  # 5 cells in 3 rounds
     assert eta_s(Count(total=10, before=2, finished=3, seconds=60), 100) == 20
+
+
+def test_counts_pairs_and_says_that_it_is_no_verdict() -> None:
+    tally = Tally([PRIMARY], ["a", "b"], "a")
+    for seed, (base, other) in enumerate([(0.5, 0.6), (0.5, 0.4), (0.5, 0.5 + 1e-13)]):
+        tally.add(a_cell("a", seed), {PRIMARY: base, "test/spearman_8": 9.0})
+        tally.add(a_cell("b", seed), {PRIMARY: other})
+    assert tally.lines() == [f"so far, not a verdict: {PRIMARY}: b ahead of a in 1 of 3 pairs, 1 tied"]
+
+
+def test_a_cell_without_its_partner_is_no_pair() -> None:
+    tally = Tally([PRIMARY], ["a", "b"], "a")
+    tally.add(a_cell("a", 0), {PRIMARY: 0.5})
+    tally.add(a_cell("b", 1), {PRIMARY: 0.6})
+    assert tally.lines() == []
+    tally.add(a_cell("b", 0), {PRIMARY: 0.6})
+    assert tally.lines() == [f"so far, not a verdict: {PRIMARY}: b ahead of a in 1 of 1 pair"]
+
+
+def test_settings_and_endpoints_and_treatments_stand_apart() -> None:
+    tally = Tally([PRIMARY, "test/pearson_64"], ["a", "b", "c"], "a")
+    for setting in ("x", "y"):
+        for variant, score in (("a", 0.5), ("b", 0.6), ("c", 0.4)):
+            tally.add(a_cell(variant, 0, setting), {PRIMARY: score})
+    assert tally.lines() == [
+        f"so far, not a verdict: {PRIMARY}: b ahead of a in 2 of 2 pairs",
+        f"so far, not a verdict: {PRIMARY}: c ahead of a in 0 of 2 pairs",
+    ]
+
+
+def test_a_repeated_cell_counts_as_it_is_now() -> None:
+    tally = Tally([PRIMARY], ["a", "b"], "a")
+    tally.add(a_cell("a", 0), {PRIMARY: 0.5})
+    tally.add(a_cell("b", 0), {PRIMARY: 0.4})
+    tally.add(a_cell("b", 0), {PRIMARY: 0.6})
+    assert tally.lines() == [f"so far, not a verdict: {PRIMARY}: b ahead of a in 1 of 1 pair"]
+
+
+def test_the_tally_begins_with_the_finished_runs_of_the_study(tmp_path: Path) -> None:
+    study = load_study(studies.write(tmp_path, studies.noop(analysis={"primary": [PRIMARY]})))
+    pair = [a_cell("a", 0), a_cell("b", 0)]
+    other = [a_cell("a", 1), a_cell("b", 1)]
+    runs = [replace(a_run(cell, "FINISHED"), metrics={PRIMARY: 0.5}) for cell in pair]
+    runs += [replace(a_run(cell, "KILLED"), metrics={PRIMARY: 0.5}) for cell in other]
+    gone = replace(a_run(a_cell("b", 7), "FINISHED"), metrics={PRIMARY: 0.5})
+    tally = tally_of(study, KIND_CELL, [*pair, *other], [*runs, gone])
+    assert tally.lines() == [f"so far, not a verdict: {PRIMARY}: b ahead of a in 0 of 1 pair, 1 tied"]
+    assert tally_of(study, KIND_SEARCH, [*pair, *other], runs).lines() == []

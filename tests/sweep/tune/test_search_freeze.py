@@ -11,8 +11,8 @@ from sweep.study import load_study
 from sweep.study.search_block import SearchedBy
 from sweep.study.warnings import study_warnings
 from sweep.study.yaml_reader import read_document
-from sweep.tune.freeze import frozen_path, frozen_study
-from sweep.tune.tune import _checked_output, _write, tune
+from sweep.tune.tune import _checked_output, _write, frozen_path, frozen_study, tune
+from tests.sweep.in_process import InProcess
 
 SEARCHED = """\
 version: 1
@@ -102,7 +102,7 @@ def test_the_output_lies_beside_the_study_and_is_not_the_study(searched: Path, t
 def test_a_study_without_a_search_is_refused(searched: Path) -> None:
     searched.write_text(SEARCHED.partition("search:")[0])
     with pytest.raises(StudyError, match=r"search: \(missing\) is not valid; `sweep tune` needs this block"):
-        tune(load_study(searched))
+        tune(load_study(searched), InProcess())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweep.study.search_block import Point, SearchBlock
-from sweep.tune.proposals import Tried, propose
+from sweep.tune.optuna import Tried, propose
 
 LEARNING_RATE = {"learning_rate": {"low": 1e-6, "high": 1e-4, "log": True}}
 

@@ -18,8 +18,7 @@ from sweep.run.preflight import planned_cells
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell
 from sweep.study.search_block import SearchBlock, SearchedBy
-from sweep.tune.optuna import VariantSearch
-from sweep.tune.proposals import Tried
+from sweep.tune.optuna import Tried, VariantSearch
 from sweep.tune.rounds import SearchRounds
 from sweep.tune.tune import search_name, search_record
 from tests.sweep.runs import a_run
@@ -95,7 +94,7 @@ class Played:
 
     def to_the_end(self, rounds: SearchRounds, *, most: int | None = None) -> SearchRounds:
         """Train what is asked for; killed once `most` cells are trained, in the middle of a round."""
-        while cells := rounds.more():
+        while cells := rounds.next_cells():
             for cell in cells:
                 if most is not None and len(self.trained) >= most:
                     return rounds
@@ -196,7 +195,7 @@ def test_another_space_is_another_search(tmp_path: Path, storage: Any) -> None:
     played = Played(declared(tmp_path, trials=2), storage)
     played.to_the_end(played.command())
     played.study = declared(tmp_path, trials=2, sampler_seed=7)
-    assert len(played.command().more()) == 4
+    assert len(played.command().next_cells()) == 4
 
 
 def test_an_endpoint_that_is_not_recorded_is_named(tmp_path: Path, storage: Any) -> None:

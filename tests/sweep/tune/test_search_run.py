@@ -1,9 +1,8 @@
-"""A search end to end: real Ray, a real store, an Optuna database, then the comparison and its report."""
+"""A search end to end, without Ray: a real store, an Optuna database, then the comparison and its report."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from sweep.record.tracking import Tracking
 from sweep.run.run_study import run_study
 from sweep.study import load_study
 from sweep.tune.tune import tune
+from tests.sweep.in_process import InProcess
 
 PLANTED = '''\
 """Closed-form scores with an optimum in learning rate and batch size."""
@@ -50,17 +50,6 @@ search:
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _ray() -> Iterator[None]:
-    import ray
-
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 1024**2, log_to_driver=False
-    )
-    yield
-    ray.shutdown()
-
-
 def exploratory(study: str, uri: str) -> tuple[str, ...]:
     found = compare(
         load(study, tracking_uri=uri), plan=None, baseline=None, allow_unverified=False, rng=np.random.default_rng(0)
@@ -72,24 +61,20 @@ def exploratory(study: str, uri: str) -> tuple[str, ...]:
     return found.plan.exploratory
 
 
-def test_searched_frozen_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SWEEP_SPOOL_DIR", str(tmp_path / "spool"))
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+def test_searched_frozen_compared(tmp_path: Path, store: Tracking, capsys: pytest.CaptureFixture[str]) -> None:
+    uri, backend = store.uri, InProcess()
     (tmp_path / "planted.py").write_text(PLANTED)
     path = tmp_path / "planted.yaml"
     path.write_text(STUDY)
 
-    assert tune(load_study(path), tracking_uri=uri, max_concurrent=1) == 0
+    assert tune(load_study(path), backend) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'planted.tuned.yaml'}\n"
-    tracking = Tracking(uri)
-    searched = tracking.recorded_runs("planted", schema.KIND_SEARCH)
+    searched = store.recorded_runs("planted", schema.KIND_SEARCH)
     assert Counter((run.label[0], run.status) for run in searched) == {
         ("plain", "FINISHED"): 6,
         ("improved", "FINISHED"): 6,
     }
-    assert tracking.recorded_runs("planted") == []  # no comparison ever sees a search trial
+    assert store.recorded_runs("planted") == []  # no comparison ever sees a search trial
     frozen = load_study(tmp_path / "planted.tuned.yaml")
     assert frozen.searched_by is not None
     assert frozen.searched_by.budget == {"plain": 3, "improved": 3}
@@ -102,13 +87,12 @@ def test_searched_frozen_compared(
         assert value == pytest.approx(sum(chosen) / 2, abs=1e-12)
 
     # The same command again: nothing is trained, the same file.
-    assert tune(load_study(path), tracking_uri=uri, max_concurrent=1) == 0
-    assert len(tracking.recorded_runs("planted", schema.KIND_SEARCH)) == 12
+    assert tune(load_study(path), backend) == 0
+    assert len(store.recorded_runs("planted", schema.KIND_SEARCH)) == 12
 
-    # One worker process a launch: starting it is what takes the time here.
-    assert run_study(frozen, tracking_uri=uri, max_concurrent=1) == 0
+    assert run_study(frozen, backend) == 0
     assert exploratory(frozen.name, uri) == ()
 
-    assert run_study(frozen, seeds=[0, 1, 2, 100], tracking_uri=uri, max_concurrent=1) == 0
+    assert run_study(frozen.with_seeds([0, 1, 2, 100]), backend) == 0
     (reason,) = exploratory(frozen.name, uri)
     assert reason.startswith("seeds 100 were also used to choose the settings")

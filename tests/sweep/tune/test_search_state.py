@@ -8,8 +8,7 @@ import pytest
 
 from sweep.errors import TrackingError
 from sweep.study.search_block import SearchBlock
-from sweep.tune.optuna import VariantSearch, best_of, default_storage, open_storage, storage_url
-from sweep.tune.proposals import Tried
+from sweep.tune.optuna import Tried, VariantSearch, best_of, default_storage, open_storage, storage_url
 
 SEARCH = SearchBlock.model_validate({"space": {"batch_size": [8, 16, 32]}, "trials": 3, "seeds": [9]})
 

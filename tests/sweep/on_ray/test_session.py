@@ -1,4 +1,4 @@
-"""Start-up: the processes that stand ready are the ones that train, with their imports done."""
+"""A Ray of our own: the processes that stand ready are the ones that train, with their imports done."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from sweep.on_ray.node_facts import available_cpus
-from sweep.on_ray.warmup import worker_modules
+from sweep.on_ray.session import available_cpus, worker_modules
 from sweep.study import Study, load_study
 
 IN_A_SESSION = """
@@ -21,7 +20,8 @@ import psutil
 from ray import tune
 from sweep.study import load_study
 from sweep.record.tracking import Tracking
-from sweep.on_ray.warmup import warm_session
+from sweep.on_ray.session import warm_session
+from sweep.run.backend import SessionRequest
 
 folder = Path(sys.argv[1])
 
@@ -37,7 +37,9 @@ study, tracking = load_study(folder / "study.yaml"), Tracking(sys.argv[2])
 cores = len(os.sched_getaffinity(0))
 with (
     tempfile.TemporaryDirectory() as short,  # the paths of sockets may have 107 characters
-    warm_session(study, tracking, address=None, cells=cores, scratch=Path(short)),
+    warm_session(
+        SessionRequest(study=study, tracking=tracking, cells=cores, scratch=Path(short)), address=None
+    ),
 ):
     made = (folder / "mlflow.db").exists()
     while len(waiting()) < cores:

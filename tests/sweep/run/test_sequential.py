@@ -1,4 +1,4 @@
-"""Waves of a sequential study, with a runner and a store that are played by the test."""
+"""Which seeds a sequential study adds, with a runner and a store that are played by the test."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from analysis import schema
 from analysis.results.model import CellRecord, Results
 from analysis.statistics.sequential import Stream, decide_sequential
 from sweep.record.ledger import RecordedRun
-from sweep.run import sequential as waves
-from sweep.run.run_options import RunOptions
-from sweep.run.sequential import SequentialWaves, standing_lines
-from sweep.run.stopping import fewest_more, seeds_after, seeds_so_far, wave_size
+from sweep.run import sequential as module
+from sweep.run.sequential import (
+    SequentialStudy,
+    fewest_more,
+    seeds_after,
+    seeds_so_far,
+    seeds_to_add,
+    state_lines,
+)
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell
 from tests.sweep.runs import a_run
@@ -83,14 +88,13 @@ class Played:
     def _score(self, cell: Cell) -> float:
         return 0.6 + 0.001 * cell.seed + (0.01 * self.sign(cell.seed) if cell.variant == "new" else 0.0)
 
-    def command(self, *, max_concurrent: int = 2) -> SequentialWaves:
+    def command(self, *, slots: int = 2) -> SequentialStudy:
         """What `sweep run` makes at its start."""
-        options = RunOptions(max_concurrent=max_concurrent)
-        return SequentialWaves(self.study, self, options, say=self.said.append)  # type: ignore[arg-type]
+        return SequentialStudy(self.study, self, slots=lambda: slots, say=self.said.append)  # type: ignore[arg-type]
 
-    def to_the_end(self, command: SequentialWaves, *, most: int | None = None) -> SequentialWaves:
+    def to_the_end(self, command: SequentialStudy, *, most: int | None = None) -> SequentialStudy:
         """Train what is asked for; killed once `most` cells are recorded."""
-        while cells := [cell for cell in command.needed_next() if cell.key not in self.ended]:
+        while cells := [cell for cell in command.next_cells() if cell.key not in self.ended]:
             for cell in cells:
                 if most is not None and len(self.ended) >= most:
                     return command
@@ -106,8 +110,7 @@ class Played:
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Played]:
     def make(*arguments: Any, **named: Any) -> Played:
         played = Played(*arguments, **named)
-        monkeypatch.setattr(waves, "recorded_results", lambda name, tracking: tracking.results())
-        monkeypatch.setattr("sweep.run.sequential.os.cpu_count", lambda: 2)
+        monkeypatch.setattr(module, "recorded_results", lambda name, tracking: tracking.results())
         return played
 
     return make
@@ -117,26 +120,26 @@ def test_a_planted_effect_stops_at_seven_seeds(tmp_path: Path, play: Callable[..
     played = play(declared(tmp_path))
     command = played.to_the_end(played.command())
     assert played.seeds == list(range(7))
-    assert command.standing.decision.decided
+    assert command.state.decision.decided
     assert played.said == ["after 5 seeds new undecided: E has not reached 20; adding seed 5, 6"]
-    assert standing_lines(command.study, command.standing)[-1].startswith("stopped: decided after 7 seeds")
+    assert state_lines(command.study, command.state)[-1].startswith("stopped: decided after 7 seeds")
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 9, 10, 11, 13, 14, 17])
 def test_resumed_anywhere_the_decision_is_the_same(
     tmp_path: Path, play: Callable[..., Played], killed_after: int
 ) -> None:
-    """One loss at the start, so that several waves are needed."""
+    """One loss at the start, so that seeds are added several times."""
 
     def sign(seed: int) -> float:
         return -1.0 if seed == 1 else 1.0
 
     whole = play(declared(tmp_path), sign)
-    decision = whole.to_the_end(whole.command()).standing
+    decision = whole.to_the_end(whole.command()).state
     assert decision.decision.decided
     played = play(declared(tmp_path), sign)
     played.to_the_end(played.command(), most=killed_after)
-    again = played.to_the_end(played.command()).standing
+    again = played.to_the_end(played.command()).state
     assert again.decision == decision.decision
     assert again.seeds == decision.seeds
 
@@ -144,12 +147,12 @@ def test_resumed_anywhere_the_decision_is_the_same(
 def test_a_renamed_variant_does_not_change_the_decision(tmp_path: Path, play: Callable[..., Played]) -> None:
     """Not even before its runs have the new name."""
     played = play(declared(tmp_path))
-    before = played.to_the_end(played.command()).standing
+    before = played.to_the_end(played.command()).state
     path = played.study.path
     path.write_text(path.read_text().replace("base:", "plain:"))
     played.study = load_study(path)
     assert played.study.baseline == "plain"
-    after = played.command().standing
+    after = played.command().state
     assert after.decision == before.decision
     assert after.seeds == before.seeds
 
@@ -160,43 +163,43 @@ def test_more_slots_train_more_but_decide_the_same(tmp_path: Path, play: Callabl
         return -1.0 if seed in (1, 12) else 1.0
 
     few = play(declared(tmp_path), sign)
-    expected = few.to_the_end(few.command(max_concurrent=1)).standing
+    expected = few.to_the_end(few.command(slots=1)).state
     many = play(declared(tmp_path), sign)
-    got = many.to_the_end(many.command(max_concurrent=slots)).standing
+    got = many.to_the_end(many.command(slots=slots)).state
     assert (got.decision, got.seeds) == (expected.decision, expected.seeds)
     assert many.seeds == [*got.seeds, *got.beyond]
 
 
 def test_the_limit_is_never_passed(tmp_path: Path, play: Callable[..., Played]) -> None:
     played = play(declared(tmp_path, max_seeds=9), lambda seed: (-1.0) ** seed)
-    command = played.to_the_end(played.command(max_concurrent=8))
+    command = played.to_the_end(played.command(slots=8))
     assert played.seeds == list(range(9))
-    assert (command.standing.decision.stop, command.standing.decision.decided) == (True, False)
-    assert "the limit of 9 seeds is reached" in standing_lines(command.study, command.standing)[-1]
+    assert (command.state.decision.stop, command.state.decision.decided) == (True, False)
+    assert "the limit of 9 seeds is reached" in state_lines(command.study, command.state)[-1]
 
 
-def test_a_seed_that_could_not_be_trained_stops_the_waves(tmp_path: Path, play: Callable[..., Played]) -> None:
+def test_a_seed_that_could_not_be_trained_ends_the_adding(tmp_path: Path, play: Callable[..., Played]) -> None:
     played = play(declared(tmp_path))
     command = played.command()
-    for cell in command.needed_next():
+    for cell in command.next_cells():
         if cell.run_name != "new-s3-default":
             played.ended[cell.key] = cell
-    assert command.needed_next() == []
-    lines = standing_lines(command.study, command.standing)
+    assert command.next_cells() == []
+    lines = state_lines(command.study, command.state)
     assert any(line.endswith("seed 3 not finished") for line in lines)
 
 
-def test_a_later_command_knows_the_seeds_that_waves_have_added(tmp_path: Path, play: Callable[..., Played]) -> None:
+def test_a_later_command_knows_the_seeds_added_before(tmp_path: Path, play: Callable[..., Played]) -> None:
     played = play(declared(tmp_path))
     played.to_the_end(played.command())
     again = played.command()
     assert again.study.seeds == tuple(range(7))
-    assert again.standing.decision.stop
-    assert {cell.seed for cell in again.needed_next()} == set(range(7))  # to be counted, not to be trained
-    assert again.needed_next() == []
+    assert again.state.decision.stop
+    assert {cell.seed for cell in again.next_cells()} == set(range(7))  # to be counted, not to be trained
+    assert again.next_cells() == []
 
 
-def test_waves_leave_out_seeds_that_a_search_has_used(tmp_path: Path, play: Callable[..., Played]) -> None:
+def test_added_seeds_leave_out_those_that_a_search_has_used(tmp_path: Path, play: Callable[..., Played]) -> None:
     study = declared(tmp_path, searched=True)
     assert seeds_after(study, study.seeds, 4) == [5, 7, 9, 10]
     assert seeds_so_far(study, {0, 1, 2, 3, 4, 5, 9}) == (0, 1, 2, 3, 4, 5, 7, 9)
@@ -233,5 +236,5 @@ def test_fewest_more_never_passes_a_decision_by_equivalence() -> None:
 @pytest.mark.parametrize(
     ("slots", "limit", "size"), [(1, None, 2), (4, None, 2), (6, None, 3), (7, None, 3), (16, 7, 2), (16, 5, 0)]
 )
-def test_a_wave_fills_the_slots_with_whole_seeds(slots: int, limit: int | None, size: int) -> None:
-    assert wave_size(decided_on(5, 0), run=5, slots=slots, cells_per_seed=2, limit=limit) == size
+def test_added_seeds_fill_the_slots_with_whole_seeds(slots: int, limit: int | None, size: int) -> None:
+    assert seeds_to_add(decided_on(5, 0), run=5, slots=slots, cells_per_seed=2, limit=limit) == size

@@ -1,0 +1,323 @@
+"""One launch: which cells are missing, then schedule, train, record and close them, and say how it ended."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from analysis import schema
+from sweep.console import EXIT_INTERRUPTED, Interrupts, say
+from sweep.errors import ChangedStudyError, ClaimedError, SweepError, TrackingUnavailable
+from sweep.files import scratch_folder, spool_folder
+from sweep.record.ledger import (
+    CellStatus,
+    RecordedRun,
+    changed_cells,
+    changed_versions,
+    reconcile,
+    runs_to_rename,
+    to_run,
+)
+from sweep.record.retry import START_WAIT_S, tracking_wait_s
+from sweep.record.spool import Spool
+from sweep.record.study_lock import Heartbeat, Owner, other_driver_alive
+from sweep.record.study_run import chosen_for_rerun, follow_names, knows_seeds, open_study_run, record_spooled, settle
+from sweep.record.tracking import StudyRun, Tracking
+from sweep.record.tracking_uri import where_to_look
+from sweep.run import preflight
+from sweep.run.backend import Backend, Session, SessionRequest, Workload
+from sweep.run.cell_queue import CellQueue
+from sweep.run.cell_source import CellSource
+from sweep.run.finisher import Finisher
+from sweep.run.progress import Count, Progress, tally_of
+from sweep.run.worker import Place
+from sweep.study.cells import Cell
+
+DEFAULT_RETRIES: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a study is run; none of it changes what a cell is."""
+
+    tracking_uri: str | None = None
+    """None: MLFLOW_TRACKING_URI, else `mlflow.db` in the current folder."""
+    max_concurrent: int | None = None
+    """Most cells at once; None: as many as fit."""
+    retries: int = DEFAULT_RETRIES
+    """How often an attempt lost to infrastructure is repeated, per cell and launch."""
+    retry_failed: bool = False
+    """Train cells again that failed by themselves."""
+    accept_changes: bool = False
+    """Extend an experiment whose recorded cells the study file no longer describes."""
+    rerun: tuple[str, ...] = ()
+    """Cells to train again although they are finished; the old run is superseded."""
+
+
+class Launch:
+    """One launch of a study that has been claimed, up to the exit code. Gives its queue the cells that follow."""
+
+    def __init__(
+        self,
+        source: CellSource,
+        cells: Sequence[Cell],
+        backend: Backend,
+        options: RunOptions,
+        *,
+        uri: str,
+        owner: Owner,
+        interrupts: Interrupts,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            source: Whose study it is, and what is needed after these cells.
+            cells: In the order in which they are scheduled, all of one kind.
+            backend: Where they run.
+            options: How to run.
+            uri: Of the tracking store, absolute.
+            owner: Who holds the claim.
+            interrupts: Asked whether to stop.
+        """
+        self.study, self._cells, self._options = source.study, list(cells), options
+        self._source, self._backend = source, backend
+        self._owner, self._interrupts = owner, interrupts
+        self._kind = cells[0].kind if cells else schema.KIND_CELL
+        self._tracking = Tracking(uri, wait_s=min(START_WAIT_S, tracking_wait_s()), on_wait=say)
+        self._spool = Spool(spool_folder(self.study.name))
+        self._scratch = scratch_folder(self.study.name, uri)
+        self._runs: list[RecordedRun] = []
+        self._count = Count(total=0, before=0)
+        self._began = time.monotonic()
+
+    def run(self) -> int:
+        """Run it.
+
+        Returns:
+            Exit code, as `run_study`.
+
+        Raises:
+            SweepError: nothing could be started.
+        """
+        preflight.check_resolved(self.study, self._cells)
+        self._check_other_drivers()
+        statuses = self._statuses_now()
+        self._check_changes(statuses)
+        replaces = self._replaces(statuses)
+        todo = self._todo(statuses, replaces)
+        if todo:
+            for line in [*preflight.check_study(self.study), *changed_versions(self._runs)]:
+                say(f"warning: {line}")
+        if not todo and not self._left_open() and self._is_as_recorded():
+            return self._report(statuses, 0)
+        return self._with_session(todo, replaces)
+
+    # -- before anything is written ----------------------------------------------------------------------------
+
+    def _check_other_drivers(self) -> None:
+        def heartbeat() -> str | None:
+            run = self._tracking.study_run(self.study.name)
+            return None if run is None else run.tags.get(schema.TAG_HEARTBEAT)
+
+        alive = other_driver_alive(heartbeat, self._owner)
+        if alive is not None:
+            raise ClaimedError(
+                f"study {self.study.name!r} is being run by process {alive.pid} on {alive.host}; wait for it or stop "
+                "it there (a driver that has died is given up after a minute)"
+            )
+
+    def _check_changes(self, statuses: Sequence[CellStatus]) -> None:
+        changed = changed_cells(statuses)
+        if not changed:
+            return
+        fields = ", ".join(f"{name} ({count} cells)" for name, count in sorted(changed.items()))
+        line = f"study {self.study.name!r} has finished cells that its file no longer describes; changed: {fields}"
+        if not self._options.accept_changes:
+            raise ChangedStudyError(
+                f"{line}; give the study another name, or --accept-changes to keep both in one experiment"
+            )
+        say(f"note: {line}")
+
+    def _replaces(self, statuses: Sequence[CellStatus]) -> dict[str, str]:
+        """Cell key -> finished run that a rerun on request supersedes."""
+        try:
+            chosen = {cell.key for cell in chosen_for_rerun(self._cells, self._options.rerun)}
+        except ValueError as error:
+            raise SweepError(f"--rerun: {error}") from None
+        return {
+            status.cell.key: status.run_id
+            for status in statuses
+            if status.cell.key in chosen and status.state == schema.STATE_FINISHED and status.run_id is not None
+        }
+
+    def _todo(self, statuses: Sequence[CellStatus], replaces: dict[str, str]) -> list[CellStatus]:
+        missing = {status.cell.key for status in to_run(statuses, retry_failed=self._options.retry_failed)}
+        return [status for status in statuses if status.cell.key in missing or status.cell.key in replaces]
+
+    def _left_open(self) -> bool:
+        return any(run.status in ("RUNNING", "SCHEDULED") for run in self._runs)
+
+    def _is_as_recorded(self) -> bool:
+        """Whether the study run exists and knows this list of seeds, and every run has its cell's names."""
+        run = self._tracking.study_run(self.study.name)
+        return knows_seeds(run, self.study.seeds) and not runs_to_rename(self.study, self._cells, self._runs)
+
+    # -- the launch proper -------------------------------------------------------------------------------------
+
+    def _with_session(self, todo: Sequence[CellStatus], replaces: dict[str, str]) -> int:
+        """Have machines that can run the cells, if there are any cells, before the store is told anything."""
+        if not todo:
+            return self._with_study_run(replaces, None)
+        shutil.rmtree(self._scratch, ignore_errors=True)  # of a launch that was killed
+        request = SessionRequest(
+            study=self.study,
+            tracking=self._tracking,
+            cells=min(len(todo), self._options.max_concurrent or len(todo)),
+            scratch=self._scratch,
+        )
+        say(f"{len(todo)} cells to train; starting {self._backend.name}")
+        try:
+            with self._backend.session(request) as session:
+                self._interrupts.install()  # the backend may have taken SIGTERM for itself
+                preflight.check_tracking(self._tracking.uri, nodes=session.machines)
+                device = schema.TAG_FINGERPRINT_PREFIX + "device"
+                finished = [run for run in self._runs if run.status == "FINISHED"]
+                session.check_machines([run.tags[device] for run in finished if device in run.tags], say)
+                self._check_other_drivers()  # again: starting takes seconds
+                return self._with_study_run(replaces, session)
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _with_study_run(self, replaces: dict[str, str], session: Session | None) -> int:
+        """Open the study run, beat on it, run what is missing, and end it as what it came to."""
+        self._tracking.wait_s = tracking_wait_s()
+        study_run = open_study_run(self._tracking, self.study)
+        heartbeat = Heartbeat(self._tracking, study_run.run_id, self._owner, self._interrupts.ask)
+        heartbeat.start()
+        say(f"compare runs: {where_to_look(self._tracking.uri, study_run.experiment_id)}")
+        code = 1
+        try:
+            todo = self._todo(self._settle(study_run), replaces)
+            code = 0
+            if todo and session is not None:
+                code = self._train(todo, replaces, study_run, heartbeat, session)
+                self._interrupts.deferred = False
+            return self._report_now(code)
+        except BaseException as error:
+            code = EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+            raise
+        finally:
+            heartbeat.stop()
+            with suppress(SweepError), self._tracking.waiting_at_most(START_WAIT_S) as tracking:
+                status = {0: "FINISHED", EXIT_INTERRUPTED: "KILLED"}.get(code, "FAILED")
+                tracking.close(study_run.run_id, status)
+
+    def _settle(self, study_run: StudyRun) -> list[CellStatus]:
+        settled = settle(self._tracking, self._runs, by=self._owner.owner)
+        if settled.adopted:
+            say(f"{settled.adopted} recorded but not closed: closed without training")
+        if settled.killed:
+            say(f"{settled.killed} left running by a driver that is gone: ended as KILLED")
+        recorded = record_spooled(
+            self._tracking,
+            self._spool,
+            experiment_id=study_run.experiment_id,
+            parent_run_id=study_run.run_id,
+            wanted={cell.key for cell in self._cells},
+            finished={run.key for run in settled.runs if run.status == "FINISHED"},
+            say=say,
+        )
+        self._runs, statuses = list(settled.runs), reconcile(self._cells, settled.runs)
+        if recorded:
+            say(f"{recorded} kept from before: recorded without training")
+            statuses = self._statuses_now()
+        if follow_names(self._tracking, self.study, self._cells, self._runs, say=say):
+            statuses = self._statuses_now()
+        return statuses
+
+    def _train(
+        self,
+        todo: Sequence[CellStatus],
+        replaces: dict[str, str],
+        study_run: StudyRun,
+        heartbeat: Heartbeat,
+        session: Session,
+    ) -> int:
+        if not heartbeat.still_mine():
+            raise ClaimedError(f"study {self.study.name!r} was taken by another machine at the same moment")
+        resources = self.study.resources
+        self._count = Count(total=len(self._cells), before=len(self._cells) - len(todo))
+        tally = tally_of(self.study, self._kind, self._cells, self._runs)
+        progress = Progress(self._count, tally, gpus=resources.gpus, began=self._began)
+        place = Place(
+            study=self.study.name,
+            tracking=self._tracking,
+            experiment_id=study_run.experiment_id,
+            parent_run_id=study_run.run_id,
+            owner=self._owner.owner,
+            threads=resources.cpus,
+            primary=self.study.primary,
+        )
+        queue = CellQueue(retries=self._options.retries, max_concurrent=self._options.max_concurrent, source=self)
+        queue.add((status.cell, status.attempt) for status in todo)
+        finisher = Finisher(place, queue, self._spool, progress, replaces=replaces)
+        progress.start()
+        self._interrupts.deferred = True
+        try:
+            session.train(
+                Workload(
+                    place=place,
+                    queue=queue,
+                    finisher=finisher,
+                    progress=progress,
+                    stop_asked=lambda: self._interrupts.asked,
+                )
+            )
+        finally:
+            results = finisher.drain()
+            progress.stop()
+        if self._interrupts.asked:
+            return EXIT_INTERRUPTED
+        return 1 if results.failed or results.spooled or results.unclosed or results.troubles else 0
+
+    def next_cells(self) -> list[Cell]:
+        """What its source needs next, counted as cells of this launch (see `CellSource`)."""
+        cells = list(self._source.next_cells())
+        self._cells += cells
+        self._count.total += len(cells)
+        return cells
+
+    def _statuses_now(self) -> list[CellStatus]:
+        self._runs = self._tracking.recorded_runs(self.study.name, self._kind)
+        return reconcile(self._cells, self._runs)
+
+    def _report_now(self, code: int) -> int:
+        with self._tracking.waiting_at_most(START_WAIT_S):
+            try:
+                return self._report(self._statuses_now(), code)
+            except TrackingUnavailable as error:
+                say(f"how far the study is cannot be asked: {error}")
+                return code or 1
+
+    def _report(self, statuses: Sequence[CellStatus], code: int) -> int:
+        """Say how it ended, name what failed, and give the exit code."""
+        finished = sum(status.state == schema.STATE_FINISHED for status in statuses)
+        failed = [status for status in statuses if status.state == schema.STATE_FAILED]
+        for status in failed:
+            say(f"failed: {status.cell.run_name}: {status.reason}")
+        say(f"{finished} of {len(statuses)} cells finished" + (f", {len(failed)} failed" if failed else ""))
+        if code == EXIT_INTERRUPTED:
+            say("stopped; the same command continues where it stood")
+            return code
+        if finished < len(statuses):
+            by_itself = sum(status.failure_kind == schema.FAILURE_CELL for status in failed)
+            if by_itself < len(statuses) - finished:
+                say("the same command continues with what is missing")
+            if by_itself:
+                say(f"{by_itself} failed by themselves; --retry-failed trains them again")
+            return 1
+        return code
