@@ -10,6 +10,7 @@ Verdict = Literal[
     "cannot_decide",
     "mixed",
     "different_but_negligible",
+    "different_but_negligible_on_this_test_set",
     "better",
     "worse",
     "better_on_this_test_set",

@@ -11,6 +11,7 @@ from analysis.comparing.wording import counts, joined
 _SHORT = {
     "cannot_decide": "cannot be decided",
     "different_but_negligible": "different but negligible",
+    "different_but_negligible_on_this_test_set": "different but negligible on this test set",
     "better_on_this_test_set": "better on this test set",
     "worse_on_this_test_set": "worse on this test set",
     "equivalent_on_this_test_set": "equivalent on this test set",

@@ -68,7 +68,11 @@ def endpoint_verdict(e: Evidence) -> Verdict:
         return "mixed"
     equivalent = e.equivalent and not e.failed  # a variant that fails by itself is not the same as one that does not
     if e.significant and equivalent:
-        return "different_but_negligible"
+        if inside(e.crossed_ci90, e.margin):
+            return "different_but_negligible"
+        if side * e.direction > 0:
+            return "better" if side > 0 else "worse"
+        return "different_but_negligible_on_this_test_set"
     if e.significant and e.direction > 0 and "treatment" not in e.failed:
         return "better" if side > 0 else "better_on_this_test_set"
     if e.significant and e.direction < 0 and "baseline" not in e.failed:
@@ -157,10 +161,12 @@ def comparison_verdict(verdicts: Sequence[Verdict], *, opposed: bool = False) ->
     for verdict in ("better", "worse", "better_on_this_test_set", "worse_on_this_test_set"):
         if verdict in verdicts:
             return verdict
-    same = {"different_but_negligible", "equivalent", "equivalent_on_this_test_set"}
+    negligible: tuple[Verdict, ...] = ("different_but_negligible", "different_but_negligible_on_this_test_set")
+    same = {*negligible, "equivalent", "equivalent_on_this_test_set"}
     if set(verdicts) <= same:
-        if "different_but_negligible" in verdicts:
-            return "different_but_negligible"
+        for verdict in negligible:
+            if verdict in verdicts:
+                return verdict
         return "equivalent" if set(verdicts) == {"equivalent"} else "equivalent_on_this_test_set"
     return "undecided_underpowered" if "undecided_underpowered" in verdicts else "undecided"
 

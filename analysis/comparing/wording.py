@@ -153,8 +153,11 @@ def verdict_sentence(
             limit = "without stored predictions nothing is said about new sentences"
         opening = f"{treatment} is {word} than {baseline} {where}, on this test set"
         return f"{opening}: {mean_text} ({favour}; {evidence}); {limit}."
-    if verdict == "different_but_negligible":
-        return f"{pair} differ {where}, but by less than the margin {margin:g}: {mean_text} ({favour}; {evidence})."
+    if verdict in ("different_but_negligible", "different_but_negligible_on_this_test_set"):
+        tail = "" if verdict == "different_but_negligible" else ", on this test set"
+        return (
+            f"{pair} differ {where}, but by less than the margin {margin:g}{tail}: {mean_text} ({favour}; {evidence})."
+        )
     if verdict in ("equivalent", "equivalent_on_this_test_set"):
         tail = "" if verdict == "equivalent" else ", on this test set"
         return f"{pair} are equivalent {where} within the margin {margin:g}{tail}: {mean_text} ({favour})."

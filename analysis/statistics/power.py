@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from numpy.typing import ArrayLike
 from scipy import integrate, special, stats
 
 from analysis.statistics.paired import sign_test_from_counts
@@ -147,12 +146,6 @@ def from_effect(effect: float, sd: float, *, alpha: float = 0.05, power: float =
         seeds_sign=seeds_needed(p_win, alpha=alpha, power=power, searched_to=1_000).first,
         p_win=p_win,
     )
-
-
-def _flat(d: ArrayLike) -> list[float]:
-    import numpy as np
-
-    return [float(v) for v in np.asarray(d, dtype=np.float64).ravel()]
 
 
 def selection_bias(k: int) -> float:
