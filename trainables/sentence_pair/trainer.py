@@ -22,7 +22,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from trainables.data.load import Pairs
 from trainables.errors import NonFiniteLoss
-from trainables.sentence_pair.embedding_losses import EMBEDDING, Embedded, embeddings_given
+from trainables.sentence_pair.losses import EMBEDDING, Embedded, embeddings_given
 from trainables.sentence_pair.packing import PackedBatch, encode_packed, pack
 from trainables.sentence_pair.slices import plan_slices
 from trainables.sentence_pair.tokens import TokenCache
