@@ -30,7 +30,7 @@ def check_spec(spec: TrainSpec) -> tuple[str, ...]:
     from trainables.sentence_pair.options import sentence_pair_options
 
     sentence_pair_options(spec)
-    return (*_check_data(spec), *_check_model(spec), *_check_loss(spec))
+    return (*_check_data(spec), *_check_batches(spec), *_check_model(spec), *_check_loss(spec))
 
 
 def _check_data(spec: TrainSpec) -> tuple[str, ...]:
@@ -42,8 +42,15 @@ def _check_data(spec: TrainSpec) -> tuple[str, ...]:
     return (*notes, *(f"data: no {split} split; its scores are left out" for split in missing))
 
 
+def _check_batches(spec: TrainSpec) -> tuple[str, ...]:
+    from trainables.data.load import load_split
+    from trainables.sentence_pair.options import batches_of_one
+
+    return batches_of_one(spec, len(load_split(spec, "train")))
+
+
 def _check_model(spec: TrainSpec) -> tuple[str, ...]:
-    from trainables.encoder.model_checks import embedding_size
+    from trainables.encoder.model_checks import embedding_size, unused_prompt, unused_prompt_note
 
     size = embedding_size(spec)
     if size is None:
@@ -57,7 +64,8 @@ def _check_model(spec: TrainSpec) -> tuple[str, ...]:
             value=too_large[0],
             allowed=f"the model gives {size} dimensions, so every size must be from 1 to {size}",
         )
-    return ()
+    prompt = unused_prompt(spec)
+    return () if prompt is None else (unused_prompt_note(prompt),)
 
 
 def _check_loss(spec: TrainSpec) -> tuple[str, ...]:

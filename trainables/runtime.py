@@ -46,15 +46,30 @@ def instruction_set() -> str:
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
-    """Leave random states, torch's defaults, logging levels and warning filters as they were before."""
+def random_states_kept() -> Iterator[None]:
+    """Leave the random states of Python, NumPy and torch (every device) as they were before."""
     import torch
-    from transformers.utils import logging as transformers_logging
 
     # The global state of NumPy is not used here, but the libraries seed it, and a user's code may draw from it.
     numpy_state = np.random.get_state()  # noqa: NPY002
     python_state, torch_state = random.getstate(), torch.get_rng_state()
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        torch.set_rng_state(torch_state)
+        if cuda_states:
+            torch.cuda.set_rng_state_all(cuda_states)
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Leave random states, torch's defaults, logging levels and warning filters as they were before."""
+    import torch
+    from transformers.utils import logging as transformers_logging
+
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -65,7 +80,7 @@ def isolated() -> Iterator[None]:
         for name in _QUIET_LOGGERS:
             logging.getLogger(name).setLevel(logging.ERROR)
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        with warnings.catch_warnings():
+        with random_states_kept(), warnings.catch_warnings():
             _ignore_known_warnings()
             yield
     finally:
@@ -73,11 +88,6 @@ def isolated() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
         if bars:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002
-        torch.set_rng_state(torch_state)
-        if cuda_states:
-            torch.cuda.set_rng_state_all(cuda_states)
         torch.set_default_dtype(dtype)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)

@@ -59,7 +59,7 @@ class ModelSpec(_Frozen):
     revision: str | None = None
     """Branch, tag or commit on the hub; resolved to a commit before anything runs."""
     prompt: str | None = None
-    """Text put before every sentence, in training and evaluation."""
+    """Text put before every sentence, in training and evaluation. Default: none, also where the model names one."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number format of weights and activations."""
     max_seq_length: PositiveInt | None = None
@@ -83,6 +83,8 @@ class DataSpec(_Frozen):
     """Our column -> the file's column. Default: the same names."""
     label_range: tuple[Number, Number] | None = None
     """Lowest and highest label; labels are scaled from it to 0..1."""
+    bad_rows: Literal["drop"] | None = None
+    """`drop` leaves out rows with an empty text or a wrong label, and counts them in the record. Default: refused."""
     limit: Mapping[Literal["train", "validation", "test"], PositiveInt] | None = None
     """Rows to use, per split, evenly spread over the file (many are sorted by source); others stay whole."""
 
@@ -91,7 +93,7 @@ class DataSpec(_Frozen):
         if self.name is None and not (self.train and self.test):
             raise ValueError("give a name (jsts, stsb-en, toy or a hub dataset) or the files train: and test:")
         if self.name in BUILTIN_DATA:
-            for own in ("train", "validation", "test", "columns", "label_range", "revision"):
+            for own in ("train", "validation", "test", "columns", "label_range", "bad_rows", "revision"):
                 if getattr(self, own) is not None:
                     raise ValueError(f"{own}: does not go with the built-in dataset {self.name!r}")
         elif self.label_range is None:

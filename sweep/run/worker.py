@@ -211,7 +211,7 @@ class CellWorker:
 
 
 def untrained_scores(spec: TrainSpec) -> dict[str, float]:
-    """Test scores of a spec's encoder before any training (trainables.sentence_pair.untrained)."""
-    from trainables.sentence_pair.untrained import untrained_scores as scores
+    """Test scores of a spec's encoder before any training (trainables.sentence_pair.evaluation)."""
+    from trainables.sentence_pair.evaluation import untrained_scores as scores
 
     return scores(spec)

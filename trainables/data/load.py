@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from trainables.data.rows import Columns, Row, check_row
+from trainables.data.rows import Columns, Row, RowChecks, check_row, make_row
 from trainables.downloads import DATA_FOLDER_VARIABLE, LABEL_RANGE, PINNED, cache_folder, pinned_file
 from trainables.errors import InputError
 from trainables.spec import SPLITS, DataSpec, TrainSpec
@@ -116,12 +116,57 @@ def _load(spec: TrainSpec, data: DataSpec, split: Split) -> Pairs:
         path = spec.resolve_path(name)
         if not path.is_file():
             raise InputError(where=str(path), field=f"data.{split}", value=name, allowed="no such file")
-        rows, notes = read_file(path, columns, data.label_range)
+        rows, notes = read_file(path, columns, data.label_range, drop_bad=data.bad_rows == "drop")
         return _pairs(_spread(rows, limit), data.label_range, source=name, notes=notes)
-    from trainables.data.hub_data import read_hub
+    rows, notes = _read_hub(data, split, columns, data.label_range)
+    source = f"{data.name}@{data.revision or 'main'}"
+    return _pairs(_spread(rows, limit), data.label_range, source=source, notes=notes)
 
-    rows = read_hub(data, split, columns, data.label_range)
-    return _pairs(_spread(rows, limit), data.label_range, source=f"{data.name}@{data.revision or 'main'}")
+
+def _read_hub(
+    data: DataSpec, split: str, columns: Columns, label_range: tuple[float, float]
+) -> tuple[list[Row], tuple[str, ...]]:
+    """All rows of one split of a dataset on the hub, each checked, and notes.
+
+    Raises:
+        InputError: no such dataset, split or column, no network, or a wrong text or label.
+    """
+    from datasets import load_dataset
+
+    assert data.name is not None
+    name = getattr(data, split) or split
+    where = f"dataset {data.name}/{name}"
+    try:
+        table = load_dataset(data.name, split=name, revision=data.revision)
+    except ValueError as error:
+        why = str(error).splitlines()[0]
+        raise InputError(where=where, field=f"data.{split}", value=name, allowed=f"cannot be read ({why})") from None
+    except Exception as error:
+        why = type(error).__name__
+        raise InputError(
+            where=where,
+            field="data.name",
+            value=data.name,
+            allowed=f"cannot be loaded from the hub ({why}) and is not cached here; name local files instead",
+        ) from None
+    for ours, theirs in zip(("sentence1", "sentence2", "label"), columns.names, strict=True):
+        if theirs not in table.column_names:
+            raise InputError(
+                where=where,
+                field=f"data.columns.{ours}",
+                value=theirs,
+                allowed=f"no such column; the dataset has {', '.join(table.column_names)}",
+            )
+    parts = [table[name] for name in columns.names]
+    rows = []
+    checks = RowChecks(drop=data.bad_rows == "drop")
+    for number, (first, second, label) in enumerate(zip(*parts, strict=True), start=1):
+        with checks.row(number):
+            rows.append(
+                make_row((first, second, label), where=where, line=number, columns=columns, label_range=label_range)
+            )
+    note = checks.finish(where, kept=len(rows))
+    return rows, () if note is None else (note,)
 
 
 def _spread(rows: list[Row], limit: int | None) -> list[Row]:

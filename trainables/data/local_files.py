@@ -12,16 +12,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from trainables.data.rows import Columns, Row, has_decimal_comma, make_row, parse_number
+from trainables.data.rows import Columns, Row, RowChecks, has_decimal_comma, make_row, parse_number
 from trainables.errors import InputError
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
+_LONGEST_FIELD: Final = 2**31 - 1
+"""Characters of a CSV field. Python's own limit, 131,072, is shorter than some documents."""
 _FORMATS: Final = "a .csv, .tsv, .txt, .jsonl, .json or .parquet file"
 Rows = tuple[list[Row], tuple[str, ...]]
 
 
 def read_file(
-    path: Path, columns: Columns, label_range: tuple[float, float], *, header: Sequence[str] | None = None
+    path: Path,
+    columns: Columns,
+    label_range: tuple[float, float],
+    *,
+    header: Sequence[str] | None = None,
+    drop_bad: bool = False,
 ) -> Rows:
     """All rows of a file, each checked, and notes on what was read in a special way.
 
@@ -30,18 +37,25 @@ def read_file(
         columns: The names of the three columns in this file.
         label_range: Lowest and highest label.
         header: Column names of a CSV that has no header line.
+        drop_bad: Leave out rows whose text or label is wrong, and say in a note how many.
 
     Raises:
-        InputError: file and line, field, value, what is allowed.
+        InputError: file and line, field, value, what is allowed; the first bad rows and their count where there are
+            more than one.
     """
     ending = path.suffix.lower()
+    checks = RowChecks(drop=drop_bad)
+    notes: list[str] = []
     if ending in (".csv", ".tsv", ".txt"):
-        return _read_table(path, columns, label_range, header=header)
-    if ending in (".jsonl", ".json", ".ndjson"):
-        return _read_json(path, columns, label_range), ()
-    if ending in (".parquet", ".pq"):
-        return _read_parquet(path, columns, label_range), ()
-    raise InputError(where=str(path), field="data", value=ending, allowed=f"expected {_FORMATS}")
+        rows = _read_table(path, columns, label_range, header=header, checks=checks, notes=notes)
+    elif ending in (".jsonl", ".json", ".ndjson"):
+        rows = _read_json(path, columns, label_range, checks)
+    elif ending in (".parquet", ".pq"):
+        rows = _read_parquet(path, columns, label_range, checks)
+    else:
+        raise InputError(where=str(path), field="data", value=ending, allowed=f"expected {_FORMATS}")
+    left_out = checks.finish(str(path), kept=len(rows))
+    return rows, (*notes, *([left_out] if left_out else []))
 
 
 def _text(path: Path) -> str:
@@ -83,8 +97,10 @@ def _records(path: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple
         return
     reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
     start = 1
+    usual = csv.field_size_limit()
     while True:
         try:
+            csv.field_size_limit(_LONGEST_FIELD)  # of the whole process: only while a record is read
             fields = next(reader)
         except StopIteration:
             return
@@ -95,6 +111,8 @@ def _records(path: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple
                 value=lines[start - 1],
                 allowed=f'a quoted field must end with a quote, and quotes inside it are doubled ("") ({error})',
             ) from None
+        finally:
+            csv.field_size_limit(usual)
         # Text lines have lost their last newline in `lines`, the reader has added one.
         if any(field.strip() for field in fields) or len(fields) > 1:
             yield start, fields
@@ -137,15 +155,20 @@ def _swallowed(fields: Sequence[str], delimiter: str, width: int) -> bool:
 
 
 def _read_table(
-    path: Path, columns: Columns, label_range: tuple[float, float], *, header: Sequence[str] | None
-) -> Rows:
+    path: Path,
+    columns: Columns,
+    label_range: tuple[float, float],
+    *,
+    header: Sequence[str] | None,
+    checks: RowChecks,
+    notes: list[str],
+) -> list[Row]:
     lines = _lines(_text(path))
     first = next((line for line in lines if line.strip()), "")
     delimiter = _delimiter(path, first, columns.names) if header is None else ","
     names = list(header) if header is not None else None
     positions = _positions(path, names, columns, 1) if names is not None else None
     rows: list[Row] = []
-    notes: list[str] = []
     written: tuple[int, bool] | None = None  # line and style of the first label that shows its decimal mark
     for line, fields in _records(path, lines, delimiter):
         if names is None or positions is None:
@@ -155,14 +178,19 @@ def _read_table(
         if header is None and [field.strip() for field in fields] == names:
             notes.append(f"{path.name}:{line}: the header is repeated; not read as a row")
             continue
-        if len(fields) != len(names) or _swallowed(fields, delimiter, len(names)):
-            raise InputError(
+        swallowed = _swallowed(fields, delimiter, len(names))
+        if len(fields) != len(names) or swallowed:
+            wrong = InputError(
                 where=f"{path}:{line}",
                 field="columns",
                 value=delimiter.join(fields),
                 allowed=f"expected {len(names)} fields ({', '.join(names)}), found {len(fields)};"
                 f" a field that holds {delimiter!r}, a quote or a line break must stand in quotes",
             )
+            if swallowed:  # more than this row is lost
+                raise wrong
+            checks.bad.append((line, wrong))
+            continue
         values = tuple(fields[position] for position in positions)
         if parse_number(values[2]) is not None and any(mark in values[2] for mark in ".,"):
             style = has_decimal_comma(values[2])
@@ -174,18 +202,16 @@ def _read_table(
                     allowed=f"decimal points and decimal commas are mixed; line {written[0]} has the other",
                 )
             written = written or (line, style)
-        rows.append(
-            make_row(
-                (values[0], values[1], values[2]), where=str(path), line=line, columns=columns, label_range=label_range
-            )
-        )
-    return rows, tuple(notes)
+        with checks.row(line):
+            three = (values[0], values[1], values[2])
+            rows.append(make_row(three, where=str(path), line=line, columns=columns, label_range=label_range))
+    return rows
 
 
 # -- JSON lines and Parquet ------------------------------------------------------------------------------------------
 
 
-def _json_objects(path: Path) -> Iterator[tuple[int, Any]]:
+def _json_objects(path: Path, checks: RowChecks) -> Iterator[tuple[int, Any]]:
     text = _text(path)
     if text.lstrip().startswith("["):
         try:
@@ -198,38 +224,42 @@ def _json_objects(path: Path) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(io.StringIO(text.replace("\r\n", "\n"), newline="\n"), start=1):
         if not line.strip():
             continue
-        try:
-            yield number, json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                where=f"{path}:{number}",
-                field="JSON",
-                value=line.strip(),
-                allowed=f"expected one JSON object ({error.msg})",
-            ) from None
+        with checks.row(number):
+            yield number, _json_object(line, f"{path}:{number}")
 
 
-def _read_json(path: Path, columns: Columns, label_range: tuple[float, float]) -> list[Row]:
+def _json_object(line: str, place: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        allowed = f"expected one JSON object ({error.msg})"
+        raise InputError(where=place, field="JSON", value=line.strip(), allowed=allowed) from None
+
+
+def _read_json(path: Path, columns: Columns, label_range: tuple[float, float], checks: RowChecks) -> list[Row]:
     rows = []
-    for line, item in _json_objects(path):
-        if not isinstance(item, dict):
-            raise InputError(
-                where=f"{path}:{line}", field="JSON", value=item, allowed="expected one JSON object per line"
-            )
-        missing = [name for name in columns.names if name not in item]
-        if missing:
-            raise InputError(
-                where=f"{path}:{line}",
-                field="data.columns",
-                value=missing[0],
-                allowed=f"no such field; the line has {', '.join(map(str, item))}",
-            )
-        values = (item[columns.sentence1], item[columns.sentence2], item[columns.label])
-        rows.append(make_row(values, where=str(path), line=line, columns=columns, label_range=label_range))
+    for line, item in _json_objects(path, checks):
+        with checks.row(line):
+            rows.append(_json_row(item, path, line, columns, label_range))
     return rows
 
 
-def _read_parquet(path: Path, columns: Columns, label_range: tuple[float, float]) -> list[Row]:
+def _json_row(item: Any, path: Path, line: int, columns: Columns, label_range: tuple[float, float]) -> Row:
+    if not isinstance(item, dict):
+        raise InputError(where=f"{path}:{line}", field="JSON", value=item, allowed="expected one JSON object per line")
+    missing = [name for name in columns.names if name not in item]
+    if missing:
+        raise InputError(
+            where=f"{path}:{line}",
+            field="data.columns",
+            value=missing[0],
+            allowed=f"no such field; the line has {', '.join(map(str, item))}",
+        )
+    values = (item[columns.sentence1], item[columns.sentence2], item[columns.label])
+    return make_row(values, where=str(path), line=line, columns=columns, label_range=label_range)
+
+
+def _read_parquet(path: Path, columns: Columns, label_range: tuple[float, float], checks: RowChecks) -> list[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -241,7 +271,9 @@ def _read_parquet(path: Path, columns: Columns, label_range: tuple[float, float]
         why = str(error).splitlines()[0]
         raise InputError(where=str(path), field="data", value=path.name, allowed=f"must be Parquet ({why})") from None
     parts = [table.column(name).to_pylist() for name in columns.names]
-    return [
-        make_row((first, second, label), where=str(path), line=number, columns=columns, label_range=label_range)
-        for number, (first, second, label) in enumerate(zip(*parts, strict=True), start=1)
-    ]
+    rows = []
+    for number, (first, second, label) in enumerate(zip(*parts, strict=True), start=1):
+        with checks.row(number):
+            three = (first, second, label)
+            rows.append(make_row(three, where=str(path), line=number, columns=columns, label_range=label_range))
+    return rows

@@ -1,16 +1,21 @@
-"""One sentence pair as read from anywhere, and the checks that every one must pass."""
+"""One sentence pair as read from anywhere, the checks that every one must pass, and what happens to those that fail."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 from trainables.errors import InputError
 
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?[0-9]*,[0-9]+")
+_SHOWN: Final = 5
+"""Bad rows that a message names one by one."""
+_SHOWN_CHARACTERS: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,69 @@ class Row:
     sentence1: str
     sentence2: str
     label: float
+
+
+@dataclass(kw_only=True)
+class RowChecks:
+    """Collects the bad rows of one file or dataset, so that all are told at once, or left out.
+
+    >>> checks = RowChecks(drop=True)
+    >>> with checks.row(3):
+    ...     make_row(("a", "b", "?"), where="x.csv", line=3, columns=Columns(), label_range=(0, 1))
+    >>> checks.finish("x.csv", kept=10)
+    'x.csv: 1 of 11 rows left out (data.bad_rows: drop), line 3'
+    """
+
+    drop: bool = False
+    """Leave bad rows out and say so, instead of refusing the data."""
+    bad: list[tuple[int, InputError]] = field(default_factory=list)
+    """Line (or row number) and what is wrong there."""
+
+    @contextmanager
+    def row(self, line: int) -> Iterator[None]:
+        """Inside, an InputError is about this row alone; it is kept, and reading goes on."""
+        try:
+            yield
+        except InputError as error:
+            self.bad.append((line, error))
+
+    def finish(self, where: str, *, kept: int) -> str | None:
+        """After the last row.
+
+        Returns:
+            A note on what was left out; None where nothing was.
+
+        Raises:
+            InputError: there are bad rows, and they are not to be left out. A single one is told as it is.
+        """
+        if not self.bad:
+            return None
+        if self.drop:
+            lines = ", ".join(str(line) for line, _ in self.bad[:_SHOWN])
+            more = f" and {len(self.bad) - _SHOWN} more" if len(self.bad) > _SHOWN else ""
+            plural = "line" if len(self.bad) == 1 else "lines"
+            total = kept + len(self.bad)
+            return f"{where}: {len(self.bad)} of {total} rows left out (data.bad_rows: drop), {plural} {lines}{more}"
+        if len(self.bad) == 1:
+            raise self.bad[0][1]
+        raise BadRows(where=where, bad=self.bad[:_SHOWN], count=len(self.bad), total=kept + len(self.bad))
+
+
+class BadRows(InputError):
+    """More than one bad row: the first five and the count, in one line."""
+
+    def __init__(self, *, where: str, bad: list[tuple[int, InputError]], count: int, total: int) -> None:
+        told = "; ".join(f"line {line}: {error.field}: {_short(error.value)}, {error.allowed}" for line, error in bad)
+        more = f"; and {count - len(bad)} more" if count > len(bad) else ""
+        super().__init__(where=where, field="rows", value=f"{count} of {total}", allowed=f"{told}{more}")
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.value} rows are bad: {self.allowed} (data.bad_rows: drop leaves them out)"
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_CHARACTERS else shown[: _SHOWN_CHARACTERS - 3] + "..."
 
 
 def parse_number(text: str) -> float | None:

@@ -106,6 +106,29 @@ def _size_from_hub(location: ModelLocation, revision: str | None) -> int | None:
     return next((config[key] for key in _SIZE_KEYS if isinstance(config.get(key), int)), None)
 
 
+def unused_prompt_note(prompt: str) -> str:
+    """Said where a model brings a default prompt and the study names none."""
+    return f"model: its own default prompt {prompt!r} is not used; model.prompt puts a text before every sentence"
+
+
+def unused_prompt(spec: TrainSpec) -> str | None:
+    """The default prompt that the model's folder names, where the spec has no prompt; None where there is none.
+
+    A hub model that is not on this machine yet is not asked.
+    """
+    assert spec.model is not None
+    location = locate_model(spec)
+    folder = location.folder
+    if location.kind == "hub":
+        folder = _hub_snapshot(location, spec.model.revision)
+    file = None if folder is None else folder / "config_sentence_transformers.json"
+    if spec.model.prompt is not None or file is None or not file.is_file():
+        return None
+    config = _json(file)
+    prompt = (config.get("prompts") or {}).get(config.get("default_prompt_name"))
+    return prompt if isinstance(prompt, str) else None
+
+
 def embedding_size(spec: TrainSpec) -> int | None:
     """Embedding size of the spec's model; None where only loading it would tell.
 

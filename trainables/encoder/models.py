@@ -11,12 +11,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from trainables.encoder.fetch import fetched_folder
+from trainables.encoder.model_checks import unused_prompt_note
 from trainables.errors import InputError
 from trainables.locations import folder_digest, hub_commit, locate_model
 from trainables.spec import TrainSpec
 from trainables.toy_encoder import toy_encoder_folder
 
 _KEPT_MODELS: Final = 2
+_UNUSED_PROMPT: Final = "_pairsweep_unused_prompt"
 _pristine: OrderedDict[str, SentenceTransformer] = OrderedDict()
 
 
@@ -32,6 +34,12 @@ class LoadedModel:
     model: SentenceTransformer
     identity: str
     """Equal for two models that were loaded from the same contents in the same way."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about how it is used."""
+        unused = getattr(self.model, _UNUSED_PROMPT, None)
+        return () if unused is None else (unused_prompt_note(unused),)
 
 
 def load_model(spec: TrainSpec) -> LoadedModel:
@@ -54,7 +62,7 @@ def load_model(spec: TrainSpec) -> LoadedModel:
     else:
         identity += f" {hub_commit(location.name, spec.model.revision, kind='models')}"
         path = str(fetched_folder(location, spec.model.revision) or path)  # there, no network is asked
-    key = f"{identity} {spec.model.dtype} {spec.model.max_seq_length}"
+    key = f"{identity} {spec.model.dtype} {spec.model.max_seq_length} {spec.model.prompt is None}"
     if key in _pristine:
         _pristine.move_to_end(key)
         return LoadedModel(model=copy.deepcopy(_pristine[key]).to(device_name()), identity=key)
@@ -84,6 +92,11 @@ def _load(path: str, spec: TrainSpec) -> SentenceTransformer:
             value=spec.model.name,
             allowed=f"cannot be loaded ({why})",
         ) from error
+    # The library would put a default prompt before what it evaluates, but not before what it trains on. Here the
+    # spec's prompt, which is recorded, stands before both; without one, nothing does.
+    if model.default_prompt_name is not None and spec.model.prompt is None:
+        setattr(model, _UNUSED_PROMPT, model.prompts.get(model.default_prompt_name))
+    model.default_prompt_name = None
     if spec.model.max_seq_length is not None:
         model.max_seq_length = spec.model.max_seq_length
     size = model.get_embedding_dimension()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainables.errors import CollapsedModel, NonFiniteScore
-from trainables.spec import Predictions
+from trainables.spec import Predictions, TrainSpec
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -140,3 +140,30 @@ def _encode(model: SentenceTransformer, sentences: Sequence[str], tokens: TokenC
     vectors = np.empty((len(order), parts[0].shape[1]), dtype=np.float32)
     vectors[order] = torch.cat(parts).numpy()
     return vectors
+
+
+def untrained_scores(spec: TrainSpec) -> dict[str, float]:
+    """Scores of an encoder as it stands before a study trains it: what learning is measured from.
+
+    Args:
+        spec: Whose model, data and dims are used; its seed fixes layers that the stored model lacks.
+
+    Returns:
+        `test/spearman_dim` and `test/pearson_dim` for every dim of the spec.
+
+    Raises:
+        InputError: data or model do not fit.
+        CellFailed: no score exists.
+    """
+    from transformers import set_seed
+
+    from trainables import runtime
+    from trainables.data.load import load_split
+    from trainables.encoder.models import load_model
+
+    assert spec.model is not None
+    with runtime.isolated():
+        pairs = {"test": load_split(spec, "test")}
+        set_seed(spec.seed)
+        predictions = evaluate(load_model(spec).model, pairs, spec.matryoshka_dims, prompt=spec.model.prompt)
+        return correlations("test", predictions["test"])

@@ -7,7 +7,10 @@ computed once, whatever the number of terms and of sizes.
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -16,8 +19,6 @@ from sentence_transformers.util import pairwise_angle_sim
 from torch import Tensor, nn
 
 from trainables.errors import InputError
-from trainables.sentence_pair.embedding_losses import Embedded, PositivesOnly, WeightedSum
-from trainables.sentence_pair.layouts import Layout
 from trainables.spec import LossSpec, TrainSpec
 from trainables.user_code import is_import_path, load_object
 
@@ -28,6 +29,155 @@ IN_BATCH: Final = ("MultipleNegativesRankingLoss", "MultipleNegativesSymmetricRa
 """The library's losses that take pairs of equal meaning and use the rest of the batch as negatives."""
 POSITIVE_FROM: Final = "positive_from"
 """Our argument of the in-batch losses: pairs with at least this label (0..1) are the positive ones."""
+EMBEDDING = "sentence_embedding"
+
+Layout = Literal["chunked", "interleaved", "interleaved_swapped"]
+"""How AnglE reads an embedding as complex numbers: `chunked` (the library's) pairs index i with i + d/2,
+`interleaved` 2i with 2i + 1."""
+
+
+# -- Losses on embeddings that are already there ----------------------------------------------------------------------
+
+
+class Embedded(dict[str, Any]):
+    """Features of one column whose embeddings, shape (batch, size), are already computed."""
+
+    def __init__(self, embeddings: Tensor) -> None:
+        super().__init__({EMBEDDING: embeddings})
+
+
+@contextmanager
+def embeddings_given(model: SentenceTransformer) -> Iterator[None]:
+    """Inside, the model returns what Embedded features hold instead of computing it.
+
+    Losses call the model themselves; this is how they are handed embeddings that were computed in a better way.
+    Each call gives a fresh dict, because MatryoshkaLoss writes into the one it gets.
+    """
+    patched: Any = model
+    original = patched.forward
+    was_own = "forward" in patched.__dict__
+
+    def forward(features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return dict(features) if isinstance(features, Embedded) else original(features)
+
+    patched.forward = forward
+    try:
+        yield
+    finally:
+        if was_own:
+            patched.forward = original
+        else:
+            del patched.forward
+
+
+class WeightedSum(nn.Module):
+    """sum of weight x term over one and the same embeddings of a batch."""
+
+    def __init__(self, model: SentenceTransformer, terms: Sequence[nn.Module], weights: Sequence[float]) -> None:
+        super().__init__()
+        self.model = model
+        self.terms = nn.ModuleList(terms)
+        self.weights = tuple(weights)
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+        """Embed each column once, then sum the terms; a scalar."""
+        columns = [Embedded(self.model(features)[EMBEDDING]) for features in sentence_features]
+        with embeddings_given(self.model):
+            values = [weight * term(columns, labels) for term, weight in zip(self.terms, self.weights, strict=True)]
+        total: Tensor = values[0]
+        for value in values[1:]:
+            total = total + value
+        return total
+
+
+class PositivesOnly(nn.Module):
+    """An in-batch loss on those pairs of a batch whose label says that they mean the same."""
+
+    def __init__(self, loss: nn.Module, *, from_label: float) -> None:
+        super().__init__()
+        self.loss = loss
+        self.model = loss.model
+        self.from_label = from_label
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+        """The loss over the positive pairs; zero where fewer than two are left to be each other's negatives."""
+        model: Any = self.model
+        embeddings = [model(features)[EMBEDDING] for features in sentence_features]
+        positive = labels.view(-1) >= self.from_label
+        if int(positive.sum()) < 2:
+            nothing: Tensor = 0.0 * torch.stack([column.sum() for column in embeddings]).sum()
+            return nothing
+        with embeddings_given(model):
+            value: Tensor = self.loss([Embedded(column[positive]) for column in embeddings], labels[positive])
+        return value
+
+
+# -- AnglE: which indices pair at which size --------------------------------------------------------------------------
+
+
+# Matryoshka training applies the loss at several sizes d: under chunking an index changes its partner, and some
+# their role, from size to size; interleaved, none does.
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexRoles:
+    """How one index of the embedding is used over all trained sizes."""
+
+    index: int
+    real: int
+    """At how many sizes it is a real part."""
+    imaginary: int
+    """At how many sizes it is an imaginary part."""
+    partners: tuple[int, ...]
+    """The indices it is paired with, ascending."""
+
+
+def index_pairs(dim: int, layout: Layout) -> tuple[tuple[int, int], ...]:
+    """(real, imaginary) index of each complex number at one size.
+
+    Raises:
+        ValueError: the size is odd or not positive.
+    """
+    if dim < 2 or dim % 2:
+        raise ValueError(f"dim: {dim} is not valid; AnglE pairs indices, so a size must be even and at least 2")
+    half = dim // 2
+    if layout == "chunked":
+        return tuple((i, i + half) for i in range(half))
+    if layout == "interleaved":
+        return tuple((2 * i, 2 * i + 1) for i in range(half))
+    if layout == "interleaved_swapped":
+        return tuple((2 * i + 1, 2 * i) for i in range(half))
+    raise ValueError(f"layout: {layout!r} is not valid; one of chunked, interleaved, interleaved_swapped")
+
+
+def index_roles(dims: Sequence[int], layout: Layout) -> tuple[IndexRoles, ...]:
+    """For each index below the largest size: its roles and partners over all sizes.
+
+    Args:
+        dims: Sizes at which the loss is computed, each even.
+        layout: A layout of AnglE.
+
+    Returns:
+        One entry per index, ascending.
+    """
+    real: dict[int, int] = {}
+    imaginary: dict[int, int] = {}
+    partners: dict[int, set[int]] = {}
+    for dim in dims:
+        for r, i in index_pairs(dim, layout):
+            real[r] = real.get(r, 0) + 1
+            imaginary[i] = imaginary.get(i, 0) + 1
+            partners.setdefault(r, set()).add(i)
+            partners.setdefault(i, set()).add(r)
+    return tuple(
+        IndexRoles(
+            index=index,
+            real=real.get(index, 0),
+            imaginary=imaginary.get(index, 0),
+            partners=tuple(sorted(partners.get(index, ()))),
+        )
+        for index in range(max(dims, default=0))
+    )
 
 
 def interleave_to_chunks(embeddings: Tensor) -> Tensor:
@@ -56,6 +206,9 @@ class InterleavedAnglELoss(library.CoSENTLoss):
         super().__init__(
             model, scale=scale, similarity_fct=interleaved_swapped_angle_sim if swapped else interleaved_angle_sim
         )
+
+
+# -- From the spec to a loss ------------------------------------------------------------------------------------------
 
 
 def _angle(model: SentenceTransformer, layout: Layout | None, **args: Any) -> nn.Module:
@@ -160,15 +313,3 @@ def check_losses(spec: TrainSpec) -> None:
     size = max(spec.matryoshka_dims)
     model = SentenceTransformer(modules=[Dense(in_features=2, out_features=size)], device="cpu")
     build_loss(model, spec)
-
-
-__all__ = [
-    "Embedded",
-    "InterleavedAnglELoss",
-    "PositivesOnly",
-    "WeightedSum",
-    "build_loss",
-    "check_losses",
-    "interleave_to_chunks",
-    "uses_embeddings_only",
-]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from trainables.data.load import Pairs, load_split, splits_of
 from trainables.encoder.models import LoadedModel, layer_count, load_model, parameters_per_token
 from trainables.errors import OutOfGpuMemory
 from trainables.sentence_pair import fingerprint
+from trainables.sentence_pair.agreement import disagreement
 from trainables.sentence_pair.evaluation import correlations, evaluate
 from trainables.sentence_pair.losses import build_loss, uses_embeddings_only
 from trainables.sentence_pair.options import SentencePairOptions, sentence_pair_options
@@ -75,9 +77,11 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
     trained = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="cell-") as folder:
         trainer = _trainer(spec, options, loaded, pairs["train"], tokens, Path(folder), report, packed=packed)
+        fallback = _pad_where_it_differs(trainer, spec.training["batch_size"])
         trainer.train()
         trainer.read_losses()
     consumed, curve = trainer.consumed, trainer.loss_curve
+    silent = _silent_steps(trainer.steps_without_gradient, trainer.state.max_steps)
     trainer.accelerator.free_memory()
     del trainer
     evaluated = time.perf_counter()
@@ -112,7 +116,13 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
             DatasetRecord(split=split, source=one.source, digest=one.digest, rows=len(one))
             for split, one in pairs.items()
         ),
-        notes=(*_unknown_tokens(tokens, pairs), *(note for one in pairs.values() for note in one.notes)),
+        notes=(
+            *_unknown_tokens(tokens, pairs),
+            *(note for one in pairs.values() for note in one.notes),
+            *loaded.notes,
+            *fallback,
+            *silent,
+        ),
     )
 
 
@@ -160,6 +170,30 @@ def _trainer(
         library: Any = trainer.data_collator
         trainer.__dict__["data_collator"] = LibraryCollator(collate=library)
     return trainer
+
+
+def _pad_where_it_differs(trainer: CellTrainer, batch_size: int) -> tuple[str, ...]:
+    """Compare one batch of rows spread over the data with the library's way, and take that where they differ.
+
+    Returns:
+        A note that says so; nothing where they agree.
+    """
+    collator: Any = trainer.data_collator
+    if not isinstance(collator, CachedCollator) or collator.overhead is None:
+        return ()
+    rows: Any = trainer.train_dataset
+    count = min(batch_size, len(rows))
+    batch = [rows[index * len(rows) // count] for index in range(count)]
+    padded = replace(collator, overhead=None, packs=False)
+    why = disagreement(trainer, collator(batch), padded(batch))
+    if why is None:
+        return ()
+    trainer.__dict__["data_collator"] = padded
+    return (f"length_aware: not used: {why}",)
+
+
+def _silent_steps(silent: int, steps: int) -> tuple[str, ...]:
+    return (f"no gradient in {silent} of {steps} steps",) if silent else ()
 
 
 def _number_type(spec: TrainSpec) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +24,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from trainables.data.load import Pairs
 from trainables.errors import NonFiniteLoss
-from trainables.sentence_pair.embedding_losses import EMBEDDING, Embedded, embeddings_given
+from trainables.sentence_pair.losses import EMBEDDING, Embedded, embeddings_given
 from trainables.sentence_pair.packing import PackedBatch, encode_packed, pack
 from trainables.sentence_pair.slices import plan_slices
 from trainables.sentence_pair.tokens import TokenCache
@@ -126,11 +128,15 @@ class LibraryCollator:
 
 
 class _Watch(TrainerCallback):
-    """Tells the cell's progress callback, now and then, and the trainer's loss record every step."""
+    """Tells the cell's progress callback, now and then, and the trainer's record every step."""
 
     def __init__(self, trainer: CellTrainer, report: Report) -> None:
         self._trainer, self._report = trainer, report
         self._told = time.monotonic()
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """With the gradients of a whole optimizer step."""
+        self._trainer.look_at_gradient()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """After each optimizer step."""
@@ -150,13 +156,14 @@ class _Watch(TrainerCallback):
 
 
 class CellTrainer(SentenceTransformerTrainer):
-    """Trains one cell; afterwards `consumed` and `loss_curve` say what happened."""
+    """Trains one cell; afterwards `consumed`, `loss_curve` and `steps_without_gradient` say what happened."""
 
     def __init__(self, *, report: Report, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.consumed: list[int] = []
         """Row numbers in the order in which they were trained on."""
         self.loss_curve: list[tuple[int, float]] = []
+        self._taught: list[Tensor | bool] = []
         self._open: list[Tensor] = []
         self._unread: list[tuple[int, Tensor]] = []
         self._check_every = _CHECK_EVERY_ON_GPU if torch.cuda.is_available() else 1
@@ -191,6 +198,35 @@ class CellTrainer(SentenceTransformerTrainer):
         # The modules are called one by one, past the wrapper that accelerate puts around the model's forward.
         with self.accelerator.autocast():
             return encode_packed(self.model, PackedBatch(**inputs[_PACKED]), inputs[_CONSTANTS])
+
+    @contextmanager
+    def on_copies(self) -> Iterator[None]:
+        """Inside, model and loss are copies in evaluation mode, and what is computed leaves no trace in the record."""
+        kept = self.model, self.model_wrapped, self.loss, list(self.consumed)
+        # One call: the copied loss then holds the copied model.
+        copies: tuple[Any, Any] = copy.deepcopy((self.model, self.loss))
+        model, loss = copies
+        self.model, self.model_wrapped, self.loss = model, model, loss
+        model.eval()
+        loss.eval()
+        try:
+            yield
+        finally:
+            self.model, self.model_wrapped, self.loss, self.consumed = kept
+
+    def look_at_gradient(self) -> None:
+        """Note whether any gradient of this optimizer step is not zero."""
+        loss: Any = self.loss
+        gradients = [p.grad for p in loss.parameters() if p.grad is not None]
+        if torch.cuda.is_available() and gradients:  # without waiting for the device
+            self._taught.append(torch.stack(torch._foreach_norm(gradients)).sum() != 0)
+        else:  # the small ones are at the end, and nearly always one look is enough
+            self._taught.append(any(bool(gradient.any()) for gradient in reversed(gradients)))
+
+    @property
+    def steps_without_gradient(self) -> int:
+        """Optimizer steps in which every gradient was exactly zero: they taught nothing."""
+        return sum(not bool(one) for one in self._taught)
 
     def training_step(self, *arguments: Any, **named: Any) -> Tensor:
         """One micro step, its loss kept."""

@@ -166,3 +166,24 @@ def test_a_single_row_is_too_few(tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("sentence1,sentence2,label\na,b,1\n")
     with pytest.raises(InputError, match="at least 2 sentence pairs"):
         load_split(spec_of(root=tmp_path, train="one.csv", test="one.csv", label_range=[0, 1]), "test")
+
+
+def test_bad_rows_are_dropped_before_the_limit_and_noted(tmp_path: Path) -> None:
+    rows = [f"s{number},t{number},{1 if number % 5 else 'bad'}" for number in range(20)]
+    (tmp_path / "own.csv").write_text("sentence1,sentence2,label\n" + "\n".join(rows) + "\n")
+    own = {"train": "own.csv", "test": "own.csv", "label_range": [0, 1]}
+    with pytest.raises(InputError, match="4 of 20 rows are bad"):
+        load_split(spec_of(tmp_path, **own), "train")
+    spec = spec_of(tmp_path, **own, bad_rows="drop", limit={"train": 8})
+    train, test = load_split(spec, "train"), load_split(spec, "test")
+    assert (len(train), len(test)) == (8, 16)
+    assert set(train.ids) < set(test.ids)
+    assert train.notes == (f"{tmp_path / 'own.csv'}: 4 of 20 rows left out (data.bad_rows: drop), lines 2, 7, 12, 17",)
+
+
+def test_bad_rows_is_in_the_key_only_where_it_is_used() -> None:
+    own = {"train": "own.csv", "test": "own.csv", "label_range": [0, 1]}
+    assert "bad_rows" not in spec_of(**own).canonical_json()
+    assert '"data.bad_rows":"drop"' in spec_of(**own, bad_rows="drop").canonical_json()
+    with pytest.raises(ValueError, match="bad_rows: does not go with the built-in dataset"):
+        spec_of(name="toy", bad_rows="drop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -120,7 +121,7 @@ def test_repeated_header_is_noted(tmp_path: Path) -> None:
         ("p.jsonl", '{"sentence1":null,"sentence2":"b","label":1}\n', 1, "sentence1: None is not valid; expected text"),
         ("p.jsonl", '{"sentence1":"a","sentence2":"b","label":true}\n', 1, "label: True is not valid"),
         ("p.jsonl", '{"sentence1":"a","label":1}\n', 1, "data.columns: 'sentence2' is not valid; no such field"),
-        ("p.jsonl", "[1, 2]\n", 1, "expected one JSON object per line"),
+        ("p.jsonl", "[1]\n", 1, "expected one JSON object per line"),
     ],
 )
 def test_reported_by_line(tmp_path: Path, name: str, content: str | bytes, line: int, message: str) -> None:
@@ -145,3 +146,52 @@ def test_broken_parquet(tmp_path: Path) -> None:
 def test_every_row_of_a_large_file_is_there(tmp_path: Path) -> None:
     lines = [json.dumps({"sentence1": f"s{i}", "sentence2": "t", "label": i % 6}) for i in range(2000)]
     assert len(read(tmp_path, "\r\n".join(lines), "p.jsonl")) == 2000
+
+
+def test_all_bad_rows_are_told_in_one_line(tmp_path: Path) -> None:
+    content = HEADER + "a,b,1\n" + "".join(f"x,y,{label}\n" for label in ("9", "", "?", "-1")) + ",z,2\na,b\nq,r,7\n"
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, content)
+    told = str(caught.value)
+    assert "\n" not in told
+    assert (
+        "pairs.csv: 7 of 8 rows are bad: line 3: label: 9.0, expected a number from 0 to 5; line 4: label: ''" in told
+    )
+    assert "line 7: sentence1: '', an empty text cannot be compared; and 2 more (data.bad_rows: drop" in told
+
+
+def test_a_missing_label_everywhere_is_one_line(tmp_path: Path) -> None:
+    line = json.dumps({"sentence1": "a", "sentence2": "b", "label": None}) + "\n"
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, line * 12_000 + JSON_1 + "\nnot json\n", "pairs.jsonl")
+    assert "12001 of 12002 rows are bad: line 1: label: None, expected a number from 0 to 5" in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("pairs.csv", [HEADER + "a cat,a dog,3.5\n", "x,y,9\n", "x,y\n", "x,y,0\n"]),
+        ("pairs.jsonl", [JSON_1 + "\n", JSON_1.replace("3.5", "null") + "\n", "{\n", JSON_2 + "\n"]),
+    ],
+)
+def test_bad_rows_are_left_out_and_counted(tmp_path: Path, name: str, bad: list[str]) -> None:
+    path = tmp_path / name
+    path.write_text("".join(bad))
+    rows, notes = read_file(path, Columns(), RANGE, drop_bad=True)
+    assert triples(rows) == PLAIN
+    first = 3 if name.endswith("csv") else 2
+    assert notes == (f"{path}: 2 of 4 rows left out (data.bad_rows: drop), lines {first}, {first + 1}",)
+
+
+def test_decimal_marks_that_are_mixed_are_refused_even_so(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("sentence1;sentence2;label\na;b;3,5\nx;y;1.5\n")
+    with pytest.raises(InputError, match="mixed"):
+        read_file(tmp_path / "pairs.csv", Columns(), RANGE, drop_bad=True)
+
+
+def test_a_very_long_sentence(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    long = "word " * 40_000 + "end"
+    assert triples(read(tmp_path, HEADER + f'"{long}",b,1\nx,"{long}",2\n')) == [(long, "b", 1.0), ("x", long, 2.0)]
+    assert csv.field_size_limit() == before

@@ -11,10 +11,15 @@ from sentence_transformers.util import pairwise_angle_sim
 
 from tests.trainables.conftest import toy_spec
 from trainables.errors import InputError
-from trainables.sentence_pair.embedding_losses import Embedded, PositivesOnly, WeightedSum, embeddings_given
 from trainables.sentence_pair.losses import (
+    Embedded,
+    PositivesOnly,
+    WeightedSum,
     build_loss,
     check_losses,
+    embeddings_given,
+    index_pairs,
+    index_roles,
     interleave_to_chunks,
     interleaved_angle_sim,
     interleaved_swapped_angle_sim,
@@ -151,3 +156,36 @@ def test_wrong_loss_is_one_clear_line(term: dict[str, Any], message: str) -> Non
 def test_dim_above_the_model(model: SentenceTransformer) -> None:
     with pytest.raises(InputError, match="cannot exceed the model's embedding dimension of 12"):
         build_loss(model, spec_of({"name": "cosent"}, dims=(4, 16)))
+
+
+def test_interleaved_keeps_role_and_partner_at_every_size() -> None:
+    dims = (4, 8, 16)
+    for role in index_roles(dims, "interleaved"):
+        sizes = sum(role.index < dim for dim in dims)
+        assert len(role.partners) == 1
+        assert role.partners == (role.index ^ 1,)
+        assert (role.real, role.imaginary) == ((sizes, 0) if role.index % 2 == 0 else (0, sizes))
+
+
+def test_swapped_exchanges_the_roles() -> None:
+    plain, swapped = (index_roles((4, 8), layout) for layout in ("interleaved", "interleaved_swapped"))
+    assert [(one.imaginary, one.real) for one in plain] == [(one.real, one.imaginary) for one in swapped]
+
+
+def test_chunked_changes_roles_and_partners() -> None:
+    roles = index_roles((4, 8, 16), "chunked")
+    # Index 2: imaginary at 4 (with 0), real at 8 (with 6) and at 16 (with 10).
+    assert (roles[2].real, roles[2].imaginary, roles[2].partners) == (2, 1, (0, 6, 10))
+    assert any(role.real and role.imaginary for role in roles)
+    assert (roles[15].real, roles[15].imaginary, roles[15].partners) == (0, 1, (7,))
+
+
+@pytest.mark.parametrize("layout", ["chunked", "interleaved", "interleaved_swapped"])
+def test_every_index_is_used_once_per_size(layout: str) -> None:
+    used = [index for pair in index_pairs(10, layout) for index in pair]  # type: ignore[arg-type]
+    assert sorted(used) == list(range(10))
+
+
+def test_odd_size() -> None:
+    with pytest.raises(ValueError, match="dim: 7 is not valid"):
+        index_pairs(7, "chunked")
