@@ -119,7 +119,7 @@ def _insert(
 
 def _predict(labels: np.ndarray, variant: int, dim: int, rng: np.random.Generator) -> np.ndarray:
     signal = labels * (1 + 0.1 * np.log2(dim) + EFFECT * variant + 0.02 * rng.standard_normal())
-    return np.tanh(signal + 0.4 * rng.standard_normal(labels.size))
+    return np.asarray(np.tanh(signal + 0.4 * rng.standard_normal(labels.size)))
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

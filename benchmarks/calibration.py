@@ -94,9 +94,9 @@ def _seed_effects(design: Design, n: int, rng: np.random.Generator) -> np.ndarra
     """(n, DIMS) with mean 0 and sd 1."""
     z = _together(rng, n)
     if design.tails == "heavy":
-        return z / np.sqrt(rng.chisquare(3, size=(n, 1)) / 3) / math.sqrt(3)
+        return np.asarray(z / np.sqrt(rng.chisquare(3, size=(n, 1)) / 3) / math.sqrt(3))
     if design.tails == SKEW:
-        return (np.exp(z) - math.exp(0.5)) / math.sqrt((math.e - 1) * math.e)
+        return np.asarray((np.exp(z) - math.exp(0.5)) / math.sqrt((math.e - 1) * math.e))
     return z
 
 
@@ -142,7 +142,7 @@ def measure(design: Design, n: int, studies: int, rng: np.random.Generator) -> R
         on_test_set=float(np.mean([v.endswith("on_this_test_set") for v in verdicts])),
         five_agree=float(np.mean((five > 0).all(axis=1) | (five < 0).all(axis=1))),
         t_five=float(np.mean(stats.ttest_1samp(five, 0, axis=1).pvalue <= 0.05)),
-        t_any_dim=float(np.mean((stats.ttest_1samp(differences, 0, axis=1).pvalue <= 0.05).any(axis=1))),
+        t_any_dim=float(np.mean(np.any(stats.ttest_1samp(differences, 0, axis=1).pvalue <= 0.05, axis=1))),
         bootstrap=float(np.mean((low_high[:, 0] > 0) | (low_high[:, 1] < 0))),
     )
 

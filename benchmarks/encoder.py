@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -71,7 +72,8 @@ def _word_tokenizer(sentences: Iterable[str]):  # type: ignore[no-untyped-def]
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
     )
-    return PreTrainedTokenizerFast(
+    tokenizer: Any = PreTrainedTokenizerFast
+    return tokenizer(
         tokenizer_object=core,
         model_max_length=512,
         pad_token="[PAD]",

@@ -9,14 +9,17 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.measure import Measured
 from benchmarks.tables import OURS, Sides, disagreement, section, table
-from benchmarks.work import prepare
+from benchmarks.work import Encoder, prepare
 
 
-def compare(model_name: str, repeats: int, *, threads: int, test_rows: int | None = None, device: str = "cpu") -> str:
+def compare(
+    model_name: Encoder, repeats: int, *, threads: int, test_rows: int | None = None, device: str = "cpu"
+) -> str:
     """Evaluate one encoder both ways, `repeats` times after one warming up; a section of a report."""
     import numpy as np
     import torch
@@ -50,7 +53,10 @@ def compare(model_name: str, repeats: int, *, threads: int, test_rows: int | Non
         return correlations("test", predictions["test"])
 
     sides, worst = Sides(), 0.0
-    ways = {OURS: one_pass, "one evaluator per dim": lambda: library.evaluate(model, work, {"test": rows})}
+    ways: dict[str, Callable[[], dict[str, float]]] = {
+        OURS: one_pass,
+        "one evaluator per dim": lambda: library.evaluate(model, work, {"test": rows}),
+    }
     for repeat in range(repeats + 1):
         scores = {}
         for name, way in ways.items():

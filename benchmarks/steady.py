@@ -57,7 +57,7 @@ def measure(cells: int) -> str:
         )
     header = ("", "cells", "seconds a cell", "training s: median (min-max)", "memory, MiB")
     what = f"{len(found)} cells in one command, each {TRAIN_ROWS} rows; the first tenth left out as start-up."
-    slope = float(rows[1][2]) / float(rows[0][2])
+    slope = float(str(rows[1][2])) / float(str(rows[0][2]))
     return section("Steadiness", what, table(header, rows), [f"Second half / first half: {slope:.2f}."])
 
 

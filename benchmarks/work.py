@@ -8,9 +8,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Split = Literal["train", "validation", "test"]
+Encoder = Literal["bert", "minilm"]
 COLUMNS = ("sentence1", "sentence2", "score")
 STSB_FILES: dict[Split, str] = {
     "train": "stsb-en-train.csv",
@@ -50,11 +51,11 @@ class Work:
         """A CSV file with the columns sentence1, sentence2, score (0..1)."""
         return self.folder / f"{split}.csv"
 
-    def rows(self, split: Split) -> dict[str, list]:
+    def rows(self, split: Split) -> dict[str, list[Any]]:
         """Column -> values."""
         with self.data(split).open(newline="", encoding="utf-8") as lines:
             rows = list(csv.DictReader(lines))
-        out: dict[str, list] = {name: [row[name] for row in rows] for name in COLUMNS}
+        out: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in COLUMNS}
         out["score"] = [float(value) for value in out["score"]]
         return out
 
@@ -104,7 +105,7 @@ def write_data(folder: Path, limits: dict[Split, int]) -> None:
 def prepare(
     folder: Path,
     *,
-    model: Literal["bert", "minilm"],
+    model: Encoder,
     seeds: int,
     train_rows: int | None = None,
     test_rows: int | None = None,

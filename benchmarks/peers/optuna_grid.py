@@ -9,6 +9,12 @@ import argparse
 import json
 import multiprocessing
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import optuna
+
+    from benchmarks.work import Work
 
 STUDY = "grid"
 
@@ -37,7 +43,7 @@ def optimize(work_file: Path, store: str, trials: int) -> None:
     study.optimize(objective, n_trials=trials)
 
 
-def grid(work):  # type: ignore[no-untyped-def]
+def grid(work: Work) -> optuna.samplers.GridSampler:
     """The sampler over all cells."""
     import optuna
 

@@ -60,9 +60,11 @@ def main() -> None:
         if results.errors:
             raise SystemExit(f"{len(results.errors)} trials failed; first: {results.errors[0]}")
         with options.out.open("w", encoding="utf-8") as out:
-            for result in results:
-                scores = {name: value for name, value in result.metrics.items() if name.startswith(("test/", "valid"))}
-                cell = {"variant": result.config["variant"], "seed": result.config["seed"], "scores": scores}
+            for number in range(len(results)):
+                result = results[number]
+                metrics, config = result.metrics or {}, result.config or {}
+                scores = {name: value for name, value in metrics.items() if name.startswith(("test/", "valid"))}
+                cell = {"variant": config["variant"], "seed": config["seed"], "scores": scores}
                 out.write(json.dumps(cell) + "\n")
 
 
