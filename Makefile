@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-endtoend test-faults test-cluster test-browser lint clean
+.PHONY: install demo test test-machines test-endtoend test-faults test-cluster test-browser lint clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "pairsweep needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -21,6 +21,13 @@ demo: $(STAMP)
 # Everything that is not marked slow; under ten minutes on two cores.
 test: $(STAMP)
 	$(BIN)/python -m pytest -m 'not endtoend and not faults and not cluster and not browser'
+
+# What trains and scores, on other people's processors, emulated: fewer vector instructions in torch and in oneDNN.
+NUMERIC := tests/trainables/sentence_pair tests/sweep/run/test_same_bits.py
+test-machines: $(STAMP)
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest $(NUMERIC)
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest $(NUMERIC)
+	ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/python -m pytest $(NUMERIC)
 
 test-endtoend: $(STAMP)
 	$(BIN)/python -m pytest -m endtoend

@@ -74,14 +74,50 @@ def test_ray_stays_in_its_rooms() -> None:
     assert {name.rpartition(".")[0] for name in importers("ray")} == {"sweep.on_ray"}
 
 
-ABOVE = {"run": ("on_ray", "tune", "cli", "status"), "on_ray": ("tune", "cli"), "tune": ("on_ray", "cli")}
+FLOORS = (
+    ("sweep.errors", "sweep.console", "sweep.files"),
+    ("sweep.study",),
+    ("sweep.record",),
+    ("sweep.run",),
+    ("sweep.on_ray", "sweep.tune", "sweep.status"),
+    ("sweep.cli",),
+)
+"""Of sweep, from the ground up; what is not named stands on the floor below the cli."""
 
 
-@pytest.mark.parametrize("room", ABOVE)
-def test_what_runs_a_study_knows_no_scheduler(room: str) -> None:
-    forbidden = tuple(f"sweep.{name}" for name in ABOVE[room])
-    names = {name for path in (ROOT / "sweep" / room).glob("*.py") for name in imported(path)}
-    assert not {name for name in names if name.startswith(forbidden)}
+def floor(module: str) -> int:
+    found = (n for n, rooms in enumerate(FLOORS) for room in rooms if f"{module}.".startswith(f"{room}."))
+    return next(found, len(FLOORS) - 2)
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.is_relative_to(ROOT / "sweep")], ids=name_of)
+def test_no_room_of_sweep_imports_one_above(path: Path) -> None:
+    module = name_of(path).removesuffix(".__init__")
+    above = {name for name in first_party(path) if name.startswith("sweep.") and floor(name) > floor(module)}
+    assert module == "sweep" or not above
+
+
+def test_a_scheduler_and_a_search_do_not_know_each_other() -> None:
+    for room, other in (("on_ray", "tune"), ("tune", "on_ray")):
+        names = {name for path in (ROOT / "sweep" / room).glob("*.py") for name in first_party(path)}
+        assert not {name for name in names if name.startswith(f"sweep.{other}")}
+
+
+def first_party(path: Path) -> set[str]:
+    """The modules of this project that a file imports, at its start, in a function or for types alone."""
+    known = {name_of(module).removesuffix(".__init__") for module in MODULES}
+    return {name for name in imported(path) if name in known} - {name_of(path).removesuffix(".__init__")}
+
+
+def test_no_circles() -> None:
+    uses = {name_of(path).removesuffix(".__init__"): first_party(path) for path in MODULES}
+    # `from a.b import c` names a.b too: a package is no part of a circle through its own modules.
+    uses = {name: {one for one in found if not name.startswith(f"{one}.")} for name, found in uses.items()}
+    left = dict(uses)
+    while free := [name for name, found in left.items() if not found & left.keys()]:
+        for name in free:
+            del left[name]
+    assert not left, "import each other, or stand above those that do: " + ", ".join(sorted(left))
 
 
 def test_mlflow_only_where_results_are_written_and_read() -> None:
