@@ -73,9 +73,12 @@ HISTORY_TAG_REPORT: Final = "sweep.history.report."
 REPORTS_ARTIFACT_DIR: Final = "reports"
 
 
+PREDICTIONS_ARTIFACT_DIR: Final = "predictions"
+
+
 def predictions_artifact(split: str) -> str:
     """Artifact path of the per-example predictions of a split."""
-    return f"predictions/{split}.parquet"
+    return f"{PREDICTIONS_ARTIFACT_DIR}/{split}.parquet"
 
 
 PREDICTION_LABEL_COLUMN: Final = "label"
@@ -108,6 +111,28 @@ class Endpoint(NamedTuple):
     def statistic(self) -> str:
         """`spearman` of `test/spearman`."""
         return self.metric.split("/", 1)[-1]
+
+
+_RANGES: Final = {
+    **dict.fromkeys(("spearman", "pearson", "kendall", "cosine"), (-1.0, 1.0)),
+    **dict.fromkeys(("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f1", "hit", "hits"), (0.0, 1.0)),
+}
+_ROUNDING: Final = 1e-9
+LARGEST_SCORE: Final = 1.79e308
+"""Stores that know no infinity write the largest double for it: from here on a score is not finite."""
+
+
+def score_range(statistic: str) -> tuple[float, float] | None:
+    """Lowest and highest value of a metric whose range is known; `ndcg@10` and `ndcg_at_10` are nDCG; else None."""
+    return _RANGES.get(re.split(r"[@_]", statistic.lower(), maxsplit=1)[0])
+
+
+def out_of_range(statistic: str, value: float) -> tuple[float, float] | None:
+    """The range that a finite value of a metric leaves; None where it does not, or where no range is known."""
+    known = score_range(statistic)
+    if known is None or not abs(value) < LARGEST_SCORE:
+        return None
+    return None if known[0] - _ROUNDING <= value <= known[1] + _ROUNDING else known
 
 
 _ENDPOINT = re.compile(r"^(?P<metric>[^/\s]+/[^/\s]+)_(?P<dim>[1-9][0-9]*)$")

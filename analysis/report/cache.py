@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,21 +30,6 @@ class CachedReport(BaseModel):
     key: str
     findings: StudyFindings
     roles: AngleRoles | None
-
-
-def cache_folder() -> Path:
-    """PAIRSWEEP_CACHE, else `pairsweep` in the user's cache folder."""
-    own = os.environ.get("PAIRSWEEP_CACHE")
-    if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pairsweep"
-
-
-def study_folder(uri: str, experiment: str) -> Path:
-    """Where what is kept of one study lies."""
-    digest = hashlib.sha256(json.dumps([uri, experiment]).encode()).hexdigest()[:16]
-    return cache_folder() / "studies" / digest
 
 
 def entry_key(question: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.model import Problem
-from analysis.results.tables import LineErrors, RawTable, Row, cell_name, number, whole_number
+from analysis.results.tables import NUMBER, LineErrors, RawTable, Row, Settings, cell_name, number, whole_number
 
 MLFLOW_PREFIXES = ("params.", "tags.")
 OPTUNA_PREFIXES = ("user_attrs_", "params_")
@@ -93,7 +93,7 @@ def _rows(
     assert seed_column is not None
     if state_column not in raw.header:
         raise ResultsError(f"{raw.path}: column {state_column!r} is missing, so finished {noun} cannot be told apart")
-    errors, rows, left_out = LineErrors(raw.path), [], Counter[str]()
+    errors, rows, settings, left_out = LineErrors(raw.path), [], Settings(), Counter[str]()
     for line, row in lines:
         state = row[state_column].removeprefix("TrialState.").upper()
         if state != wanted:
@@ -106,14 +106,19 @@ def _rows(
             errors.add(line, seed_column, row[seed_column], "a whole number")
         if not variant or seed is None:
             continue
-        setting = (row[setting_column] if setting_column else "") or schema.DEFAULT_SETTING
+        setting = settings.label(row[setting_column] if setting_column else "")
         for column, endpoint in scores.items():
             value = number(row[column])
             if value is None:
-                errors.add(line, column, row[column], "a number")
+                errors.add(line, column, row[column], NUMBER)
             elif row[column]:
+                errors.check_range(line, column, row[column], endpoint, value)
                 rows.append((cell_name(variant, seed, setting), variant, seed, setting, *endpoint, value))
     errors.raise_if_any()
+    found = {(row[4], row[5]) for row in rows}
+    for column, endpoint in scores.items():
+        if rows and tuple(endpoint) not in found:
+            raise ResultsError(f"{raw.path}: column {column!r} is empty in all finished {noun}; take it out")
     counts = ", ".join(f"{count} {state}" for state, count in sorted(left_out.items()))
     reason = f"{noun} left out because only {wanted} ones count: {counts}"
     return rows, [Problem(where=raw.path.name, reason=reason)] if counts else []

@@ -42,6 +42,8 @@ def load_file(path: Path, study: str | None = None) -> Results:
     Raises:
         ResultsError: the file is missing, empty, or not what it must be.
     """
+    if path.is_dir():
+        raise ResultsError(f"{path}: is a folder; give a .parquet, .csv or .tsv file")
     if not path.is_file():
         raise ResultsError(f"{path}: there is no such file")
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -49,10 +51,25 @@ def load_file(path: Path, study: str | None = None) -> Results:
 
         return read_archive(path, study)
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        from analysis.results.tables import read_plain
-
-        return read_plain(path, study)
+        return _read_table(path, study)
     raise ResultsError(f"{path}: {path.suffix or 'no ending'} is not read; give a .parquet, .csv or .tsv file")
+
+
+def _read_table(path: Path, study: str | None) -> Results:
+    """A CSV or TSV: another tool's export where it looks like one, else a table with our own columns."""
+    from analysis.results import foreign
+    from analysis.results.tables import plain_rows, read_raw, results_of_rows
+
+    raw = read_raw(path)
+    if foreign.looks_like_mlflow(raw):
+        rows, problems = foreign.mlflow_rows(raw)
+    elif foreign.looks_like_optuna(raw):
+        rows, problems = foreign.optuna_rows(raw)
+    else:
+        rows, problems = plain_rows(raw)
+    if not rows:
+        raise ResultsError(f"{path}: there is no finished row with a score")
+    return results_of_rows(rows, study=study or path.stem, problems=(*raw.problems, *problems))
 
 
 def study_name(study: str | Path) -> str:

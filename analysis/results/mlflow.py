@@ -18,6 +18,8 @@ from analysis.errors import ResultsError
 from analysis.results.store import StoredRun, hide_credentials, unknown_experiment
 
 PAGE = 1000
+RETRIES = "2"
+"""Of a request to a server; MLflow's own seven keep a reader waiting for minutes."""
 
 
 class ClientStore:
@@ -41,7 +43,7 @@ class ClientStore:
     def _search(self, experiment: str, kind: str) -> list[StoredRun]:
         with self._client() as client:
             found = client.get_experiment_by_name(experiment)
-            if found is None:
+            if found is None or found.lifecycle_stage != "active":  # deleted ones are found by name, too
                 names = [one.name for one in client.search_experiments() if one.name != "Default"]
                 raise unknown_experiment(experiment, self.uri, names)
             runs: list[StoredRun] = []
@@ -87,6 +89,7 @@ class ClientStore:
     @contextmanager
     def _client(self) -> Iterator[Any]:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", RETRIES)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -98,8 +101,8 @@ class ClientStore:
             try:
                 yield MlflowClient(self.uri)
             except MlflowException as error:
-                first = str(error).strip().splitlines()[0]
-                raise ResultsError(f"{hide_credentials(self.uri)}: MLflow says: {first}") from None
+                first = " ".join(str(error).strip().splitlines()[:1])
+                raise ResultsError(hide_credentials(f"{self.uri}: MLflow says: {first}")) from None
 
 
 def _run(run: Any) -> StoredRun:

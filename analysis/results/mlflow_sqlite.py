@@ -6,7 +6,9 @@ anything else is left to MLflow's client.
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from analysis import schema
 from analysis.errors import ResultsError
+from analysis.results.predictions import local_folder
 from analysis.results.store import Stamp, StoredRun, hide_credentials, unknown_experiment
 
 KNOWN_SCHEMAS = frozenset({"dc11669786a5"})
@@ -23,16 +26,12 @@ _FROM = """
     FROM runs r
     JOIN experiments e ON e.experiment_id = r.experiment_id
 """
-_NAMES = """
-    LEFT JOIN tags v ON v.run_uuid = r.run_uuid AND v."key" = ?
-    LEFT JOIN tags s ON s.run_uuid = r.run_uuid AND s."key" = ?
-"""
 _OF_KIND = """
     JOIN tags k ON k.run_uuid = r.run_uuid AND k."key" = ? AND k.value = ?
     WHERE e.name = ? AND e.workspace = 'default' AND r.lifecycle_stage = 'active'
 """
 _RUNS = _FROM + _OF_KIND
-_NAMED_RUNS = _FROM + _NAMES + _OF_KIND
+_RUNS_WITH = _FROM + " JOIN {} o ON o.run_uuid = r.run_uuid " + _OF_KIND
 
 
 class SqliteStore:
@@ -74,18 +73,37 @@ class SqliteStore:
             raise unknown_experiment(experiment, self.uri, [name for name in names if name != "Default"])
 
     def stamp(self, experiment: str) -> Stamp:
-        """Cell runs by status and names, with their latest start and end, and which they are.
+        """One digest over runs, tags and metrics of all cells, and over the files of their predictions.
 
-        The least and the greatest id tell two names that were exchanged between as many runs.
+        Of a file it holds size and time, so that one that was removed or repaired is seen; remote ones are not asked.
         """
+        cells = (schema.TAG_KIND, schema.KIND_CELL, experiment)
+        digest = hashlib.sha256()
         with self._connect() as database:
             self._require(database, experiment)
-            rows = database.execute(
-                "SELECT r.status, v.value, s.value, COUNT(*), MAX(r.start_time), MAX(r.end_time),"
-                f" MIN(r.run_uuid), MAX(r.run_uuid) {_NAMED_RUNS} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
-                (schema.TAG_VARIANT, schema.TAG_SETTING, schema.TAG_KIND, schema.KIND_CELL, experiment),
-            )
-            return tuple(tuple(row) for row in rows)
+            folders = database.execute(f"SELECT r.artifact_uri {_RUNS} ORDER BY r.run_uuid", cells).fetchall()
+            for query in (
+                f"SELECT r.run_uuid, r.status, r.start_time, r.end_time, r.artifact_uri {_RUNS}",
+                f'SELECT o.run_uuid, o."key", o.value {_RUNS_WITH.format("tags")}',
+                f'SELECT o.run_uuid, o."key", o.value, o.is_nan {_RUNS_WITH.format("latest_metrics")}',
+            ):
+                for row in sorted(map(repr, database.execute(query, cells))):
+                    digest.update(row.encode())
+        for (uri,) in folders:
+            digest.update(repr(_files(uri)).encode())
+        return ((digest.hexdigest(),),)
+
+    def add_tag(self, run_id: str, key: str, value: str) -> None:
+        """Add one new tag to a run, in a transaction of its own.
+
+        Raises:
+            ResultsError: the file cannot be written, or the run has this tag.
+        """
+        try:
+            with closing(sqlite3.connect(self._path, timeout=30)) as database, database:
+                database.execute('INSERT INTO tags ("key", value, run_uuid) VALUES (?, ?, ?)', (key, value, run_id))
+        except sqlite3.Error as error:
+            raise ResultsError(f"{hide_credentials(self.uri)}: cannot be written: {error}") from None
 
     def study_runs(self, experiment: str) -> list[StoredRun]:
         """The study's parent runs, oldest first."""
@@ -133,3 +151,15 @@ class SqliteStore:
             )
             for run_id, status, start, end, artifact_uri in runs
         ]
+
+
+def _files(artifact_uri: str | None) -> list[tuple[str, int, int]]:
+    """Name, size and time of the local files of predictions below an artifact URI."""
+    folder = local_folder(artifact_uri or "")
+    if folder is None:
+        return []
+    try:
+        with os.scandir(folder / schema.PREDICTIONS_ARTIFACT_DIR) as entries:
+            return sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries)
+    except OSError:
+        return []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import tempfile
 from datetime import UTC, datetime
 from functools import cached_property
@@ -11,11 +13,40 @@ from typing import Any
 
 from analysis import schema
 from analysis.errors import ResultsError
-from analysis.report.cache import study_folder
+from analysis.results.mlflow_sqlite import SqliteStore
 from analysis.results.model import Results
 from analysis.results.predictions import StoredPredictions, local_folder
 from analysis.results.runs import history, results_from_runs
-from analysis.results.store import Store, StoredRun, canonical_uri, default_uri, open_store
+from analysis.results.store import Store, StoredRun, canonical_uri, default_uri, hide_credentials, sqlite_path
+
+
+def cache_folder() -> Path:
+    """PAIRSWEEP_CACHE, else `pairsweep` in the user's cache folder."""
+    own = os.environ.get("PAIRSWEEP_CACHE")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pairsweep"
+
+
+def open_store(uri: str) -> Store:
+    """The store behind a tracking URI.
+
+    Raises:
+        ResultsError: no database file, or a URI that MLflow does not know.
+    """
+    path = sqlite_path(uri)
+    if path is not None:
+        if not path.is_file():
+            raise ResultsError(
+                f"{hide_credentials(uri)}: there is no such MLflow database; give --tracking-uri or run the study first"
+            )
+        store = SqliteStore(uri, path)
+        if store.schema_is_known():
+            return store
+    from analysis.results.mlflow import ClientStore
+
+    return ClientStore(uri)
 
 
 class MlflowStudy:
@@ -34,7 +65,8 @@ class MlflowStudy:
     @property
     def folder(self) -> Path:
         """Where what is kept of this study lies in the cache."""
-        return study_folder(self.uri, self.study)
+        digest = hashlib.sha256(json.dumps([self.uri, self.study]).encode()).hexdigest()[:16]
+        return cache_folder() / "studies" / digest
 
     @cached_property
     def study_runs(self) -> list[StoredRun]:
@@ -52,10 +84,11 @@ class MlflowStudy:
         """
         stamp: Any = self._store.stamp(self.study)
         if stamp is None:
-            stamp = sorted(
-                (run.run_id, run.status, run.end_time or 0, *(run.tags.get(name, "") for name in schema.NAME_TAGS))
+            shown = [
+                [run.run_id, run.status, run.end_time, sorted(run.tags.items()), sorted(run.metrics.items())]
                 for run in self._cells
-            )
+            ]
+            stamp = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
         entries = history(self.study_runs)
         last = max((i for i, entry in enumerate(entries) if entry.kind == "seeds"), default=-1)
         plans = [self._plan_text(run) for run in self.study_runs]
@@ -101,15 +134,21 @@ class MlflowStudy:
     def note_report(self, detail: dict[str, Any]) -> None:
         """Append to the study run that a report was made.
 
+        A SQLite file is written without MLflow, whose import would keep the command for seconds after its answer.
+
         Raises:
             ResultsError: there is no study run, or the store cannot be written.
         """
-        from analysis.results.mlflow import ClientStore
-
         now = datetime.now(UTC)
         key = f"{schema.HISTORY_TAG_REPORT}{now:%Y%m%dT%H%M%S.%fZ}"
         text = json.dumps({"time": now.isoformat(timespec="seconds"), **detail})
-        ClientStore(self.uri).set_tag(self._noted_run().run_id, key, text)
+        run_id = self._noted_run().run_id
+        if isinstance(self._store, SqliteStore):
+            self._store.add_tag(run_id, key, text)
+            return
+        from analysis.results.mlflow import ClientStore
+
+        ClientStore(self.uri).set_tag(run_id, key, text)
 
     def attach(self, folder: Path) -> None:
         """Attach a folder of report files to the study run.
@@ -149,15 +188,9 @@ class MlflowStudy:
             file = folder / schema.PLAN_ARTIFACT
             return file.read_text(encoding="utf-8") if file.is_file() else None
         fetched = self._fetch(run.artifact_uri, schema.PLAN_ARTIFACT)
-        if isinstance(fetched, Path):
-            return fetched.read_text(encoding="utf-8")
         return None if fetched is None else fetched.decode()
 
-    def _fetch(self, artifact_uri: str, path: str) -> bytes | Path | None:
-        from analysis.results.rest import RestStore
-
-        if artifact_uri.startswith("mlflow-artifacts:") and isinstance(self._store, RestStore):
-            return self._store.artifact(artifact_uri, path)
+    def _fetch(self, artifact_uri: str, path: str) -> bytes | None:
         from analysis.results.mlflow import ClientStore
 
         with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from analysis import schema
+from analysis.errors import ResultsError
 from analysis.results.model import CellRecord, HistoryEntry, Problem, Results
 from analysis.results.store import StoredRun
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analysis.results.predictions import StoredPredictions
-
-OVERFLOW = 1.7e308
-"""MLflow stores infinity as 1.8e308."""
 
 _STATES = {
     "FINISHED": schema.STATE_FINISHED,
@@ -98,7 +96,11 @@ def cell_record(run: StoredRun) -> tuple[CellRecord | None, list[Problem]]:
 
 
 def score_rows(run: StoredRun, cell: CellRecord) -> list[tuple[str, str, int, str, str, int, float]]:
-    """Rows of the results table (analysis.schema.RESULT_COLUMNS) of one finished run; NaN stays NaN."""
+    """Rows of the results table (analysis.schema.RESULT_COLUMNS) of one finished run; NaN stays NaN.
+
+    Raises:
+        ResultsError: a score that its metric cannot have.
+    """
     rows = []
     for name, value in run.metrics.items():
         if name.startswith(schema.NOT_ENDPOINT_PREFIXES):
@@ -107,7 +109,13 @@ def score_rows(run: StoredRun, cell: CellRecord) -> list[tuple[str, str, int, st
             endpoint = schema.parse_endpoint(name)
         except ValueError:
             continue  # the curve over dims, or a metric of one's own that is no endpoint
-        score = value if abs(value) < OVERFLOW else math.nan
+        score = value if abs(value) < schema.LARGEST_SCORE else math.nan
+        allowed = schema.out_of_range(endpoint.statistic, score)
+        if allowed is not None:
+            raise ResultsError(
+                f"run {run.run_id} (variant {cell.variant}, seed {cell.seed}, setting {cell.setting}): {name}:"
+                f" {score:.6g} is not valid; expected a number from {allowed[0]:g} to {allowed[1]:g}"
+            )
         rows.append((cell.cell, cell.variant, cell.seed, cell.setting, endpoint.metric, endpoint.dim, score))
     return rows
 

@@ -1,8 +1,8 @@
-"""A tracking store as this package sees it: the runs of one experiment, and how to open the store behind a URI.
+"""A tracking store as this package sees it: the runs of one experiment, and what its URI says.
 
-Importing mlflow costs seconds and its `search_runs` about 3.5 ms a run, so the two common stores are read
-without it: SQLite through `sqlite3` (analysis.results.mlflow_sqlite) and a server through REST (analysis.results.rest).
-Anything else goes through MLflow's client (analysis.results.mlflow).
+Importing mlflow costs seconds and its `search_runs` about 3.5 ms a run, so a SQLite file is read without it
+(analysis.results.mlflow_sqlite). Every other store, servers too, is read by MLflow's own client
+(analysis.results.mlflow).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from analysis.errors import ResultsError
 
 DEFAULT_TRACKING_URI = "sqlite:///mlflow.db"
 _SQLITE = "sqlite:///"
+_CREDENTIALS = re.compile(r"(?<!/)//(?!/)[^\s'\"<>]*@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class StoredRun:
 
 
 Stamp = tuple[tuple[str | int | None, ...], ...]
-"""(status, cell runs, latest start, latest end) per status: what a cached reading is valid for."""
+"""Whatever differs when something that a report shows differs: what a cached reading is valid for."""
 
 
 class Store(Protocol):
@@ -76,35 +77,15 @@ def canonical_uri(uri: str) -> str:
     return uri.rstrip("/") if path is None else _SQLITE + str(path.resolve())
 
 
-def hide_credentials(uri: str) -> str:
-    """The URI without user and password, fit to be shown."""
-    return re.sub(r"//[^/@]*@", "//", uri)
+def hide_credentials(text: str) -> str:
+    """A URI, or a message that repeats one, without user and password: fit to be shown.
 
+    Up to the last `@` of a URI: a password may hold `/` and `@`.
 
-def open_store(uri: str) -> Store:
-    """The store behind a tracking URI.
-
-    Raises:
-        ResultsError: no database file, or a URI that MLflow does not know.
+    >>> hide_credentials("postgresql://me:s/e@cret@db/runs")
+    'postgresql://db/runs'
     """
-    path = sqlite_path(uri)
-    if path is not None:
-        if not path.is_file():
-            raise ResultsError(
-                f"{hide_credentials(uri)}: there is no such MLflow database; give --tracking-uri or run the study first"
-            )
-        from analysis.results.mlflow_sqlite import SqliteStore
-
-        store = SqliteStore(uri, path)
-        if store.schema_is_known():
-            return store
-    elif uri.startswith(("http://", "https://")) and not os.environ.get("MLFLOW_TRACKING_AUTH"):
-        from analysis.results.rest import RestStore
-
-        return RestStore(uri)
-    from analysis.results.mlflow import ClientStore
-
-    return ClientStore(uri)
+    return _CREDENTIALS.sub("//", text)
 
 
 def unknown_experiment(experiment: str, uri: str, known: list[str]) -> ResultsError:

@@ -9,6 +9,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,11 @@ NOT_A_NUMBER = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
 GROUPED = frozenset(
     {"mean", "avg", "average", "median", "std", "sd", "stdev", "std_dev", "stddev", "sem", "stderr", "n", "count"}
 )
+STATE_COLUMNS = ("state", "status")
+FINISHED_STATES = frozenset({"finished", "complete", "completed", "success", "succeeded", "terminated", "done", "ok"})
+NUMBER = "a number (1,200 could be 1.2 or 1200: write a decimal point, and no separator of thousands)"
+_NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 Row = tuple[str, str, int, str, str, int, float]
 
 
@@ -50,6 +56,13 @@ class LineErrors:
         """Remember one wrong value."""
         self.found.append(f"line {line}: {column}: {value[:60]!r} is not valid; expected {allowed}")
 
+    def check_range(self, line: int, column: str, text: str, endpoint: schema.Endpoint, value: float) -> None:
+        """Remember a value that its metric cannot have."""
+        allowed = schema.out_of_range(endpoint.statistic, value)
+        if allowed is not None:
+            low, high = allowed
+            self.add(line, column, text, f"a number from {low:g} to {high:g} for {endpoint.statistic}")
+
     def raise_if_any(self) -> None:
         """Refuse the file.
 
@@ -59,27 +72,6 @@ class LineErrors:
         if self.found:
             more = f"; and {len(self.found) - SHOWN_ERRORS} more" if len(self.found) > SHOWN_ERRORS else ""
             raise ResultsError(f"{self.path}: " + "; ".join(self.found[:SHOWN_ERRORS]) + more)
-
-
-def read_plain(path: Path, study: str | None = None) -> Results:
-    """Read a CSV or TSV of results.
-
-    Raises:
-        ResultsError: the file is empty, not text, already averaged, of another tool and not convertible,
-            or has wrong lines; says what to change.
-    """
-    raw = read_raw(path)
-    from analysis.results import foreign
-
-    if foreign.looks_like_mlflow(raw):
-        rows, problems = foreign.mlflow_rows(raw)
-    elif foreign.looks_like_optuna(raw):
-        rows, problems = foreign.optuna_rows(raw)
-    else:
-        rows, problems = plain_rows(raw)
-    if not rows:
-        raise ResultsError(f"{path}: there is no finished row with a score")
-    return results_of_rows(rows, study=study or path.stem, problems=(*raw.problems, *problems))
 
 
 def read_raw(path: Path) -> RawTable:
@@ -154,10 +146,14 @@ def plain_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
             f"{raw.path}: column {missing[0]!r} is missing; expected {', '.join(schema.PLAIN_COLUMNS)}"
             f" (setting may be absent); found {', '.join(raw.original)}"
         )
-    errors, rows = LineErrors(raw.path), []
+    errors, rows, settings, left_out = LineErrors(raw.path), [], Settings(), Counter[str]()
     has_dim = schema.COLUMN_DIM in raw.header
+    state = next((name for name in STATE_COLUMNS if name in raw.header), None)
     for line, row in raw.rows:
-        variant, setting = row[schema.COLUMN_VARIANT], row.get(schema.COLUMN_SETTING) or schema.DEFAULT_SETTING
+        if state is not None and row[state].lower() not in FINISHED_STATES:
+            left_out[row[state] or "without state"] += 1
+            continue
+        variant, setting = row[schema.COLUMN_VARIANT], settings.label(row.get(schema.COLUMN_SETTING, ""))
         if not variant:
             errors.add(line, "variant", variant, "a name")
         seed = whole_number(row[schema.COLUMN_SEED])
@@ -166,14 +162,31 @@ def plain_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
         endpoint = _endpoint(row, has_dim, line, errors)
         value = number(row[schema.COLUMN_VALUE])
         if value is None:
-            errors.add(line, "value", row[schema.COLUMN_VALUE], "a number")
+            errors.add(line, "value", row[schema.COLUMN_VALUE], NUMBER)
+        elif endpoint is not None:
+            errors.check_range(line, "value", row[schema.COLUMN_VALUE], endpoint, value)
         if variant and seed is not None and endpoint is not None and value is not None:
             rows.append((cell_name(variant, seed, setting), variant, seed, setting, *endpoint, value))
     errors.raise_if_any()
-    known = {*schema.RESULT_COLUMNS, ""}
+    _refuse_empty(raw, rows)
+    known = {*schema.RESULT_COLUMNS, *([state] if state else []), ""}
     extra = [name for name, lower in zip(raw.original, raw.header, strict=True) if lower not in known]
     unread = f"columns not read: {', '.join(extra)}"
-    return rows, [Problem(where=raw.path.name, reason=unread)] if extra else []
+    problems = [Problem(where=raw.path.name, reason=unread)] if extra else []
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(left_out.items()))
+    if counts:
+        reason = f"rows left out because column {state!r} does not say that they finished: {counts}"
+        problems.append(Problem(where=raw.path.name, reason=reason))
+    return rows, problems
+
+
+def _refuse_empty(raw: RawTable, rows: list[Row]) -> None:
+    """A metric without one number is a mistake in the file, not a metric of failed models."""
+    given = {row[4] for row in rows if not math.isnan(row[6])}
+    empty = sorted({row[4] for row in rows} - given)
+    if empty:
+        count = sum(row[4] == empty[0] for row in rows)
+        raise ResultsError(f"{raw.path}: metric {empty[0]!r} has no number in any of its {count} rows")
 
 
 def _endpoint(row: dict[str, str], has_dim: bool, line: int, errors: LineErrors) -> schema.Endpoint | None:
@@ -222,17 +235,48 @@ def cell_name(variant: str, seed: int, setting: str) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """`3`, `3.0` or `3,0` -> 3; None for anything else."""
+    """`3`, `3.0` or `3,0` -> 3, exact whatever its size; None for anything else."""
+    match = re.fullmatch(r"([+-]?\d+)([.,]0*)?", text)
+    if match is not None:
+        return int(match[1])
     value = number(text)
-    return int(value) if value is not None and math.isfinite(value) and value == int(value) else None
+    return int(value) if value is not None and abs(value) < 2**53 and value == int(value) else None
 
 
 def number(text: str) -> float | None:
-    """A number with decimal point or comma; NaN for an empty or undefined one; None for anything else."""
+    """A number with decimal point or comma; NaN for an empty, undefined or infinite one; None for anything else.
+
+    `1,200` is refused: it is 1.2 to one reader and 1200 to another.
+    """
     if text.lower() in NOT_A_NUMBER:
         return math.nan
+    if _THOUSANDS.fullmatch(text):
+        return None
     if re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", text):
         text = text.replace(",", ".")
-    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
+    if not _NUMERIC.fullmatch(text):
         return math.nan if text.lower().lstrip("+-") in ("inf", "infinity") else None
-    return float(text)
+    value = float(text)
+    return value if abs(value) < schema.LARGEST_SCORE else math.nan
+
+
+class Settings:
+    """Names of settings: numbers that are equal are one setting, called as it is written first.
+
+    >>> settings = Settings()
+    >>> settings.label("lr=2e-5"), settings.label("lr=0.00002"), settings.label("")
+    ('lr=2e-5', 'lr=2e-5', 'default')
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def label(self, text: str) -> str:
+        """The setting's name."""
+        if not text:
+            return schema.DEFAULT_SETTING
+        return self._first.setdefault(re.sub(r"[^=,;|\s]+", _as_number, text), text)
+
+
+def _as_number(match: re.Match[str]) -> str:
+    return repr(float(match[0])) if _NUMERIC.fullmatch(match[0]) else match[0]

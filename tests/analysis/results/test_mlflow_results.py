@@ -23,6 +23,7 @@ from analysis.results.load import load
 from analysis.results.mlflow import ClientStore
 from analysis.results.mlflow_sqlite import SqliteStore
 from analysis.results.mlflow_study import MlflowStudy
+from analysis.results.store import hide_credentials
 from tests.analysis.recorded import EXAMPLES, record_cell, record_study
 
 Run = Callable[..., Result]
@@ -188,16 +189,122 @@ def test_a_report_is_noted_on_the_study_run_after_printing(run: Run, uri: str) -
 
 
 def test_a_store_that_cannot_be_written_costs_a_notice_only(
-    run: Run, uri: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, uri: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise sqlite3.OperationalError("attempt to write a readonly database")
-
-    monkeypatch.setattr(ClientStore, "set_tag", refuse)
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database, database:
+        database.execute("CREATE TRIGGER closed BEFORE INSERT ON tags BEGIN SELECT RAISE(ABORT, 'read only'); END")
     done = run("report", "small", "--format", "json")
     assert done.exit_code == 0
     json.loads(done.stdout)
-    assert "could not be noted on the study run: OperationalError: attempt to write" in done.stderr
+    assert "could not be noted on the study run" in done.stderr
+    assert "cannot be written: read only" in done.stderr
+
+
+def change_metric(database: sqlite3.Connection) -> None:
+    database.execute("UPDATE latest_metrics SET value = 0.99 WHERE rowid = (SELECT MIN(rowid) FROM latest_metrics"
+                     " WHERE \"key\" LIKE 'test/%')")  # fmt: skip
+
+
+def exchange_two(database: sqlite3.Connection) -> None:
+    key = "test/spearman_16"
+    (one, x), (two, y) = database.execute(
+        'SELECT run_uuid, value FROM latest_metrics WHERE "key" = ? ORDER BY value LIMIT 2', (key,)
+    ).fetchall()
+    assert x != y
+    for run_id, value in ((one, y), (two, x)):
+        database.execute('UPDATE latest_metrics SET value = ? WHERE run_uuid = ? AND "key" = ?', (value, run_id, key))
+
+
+def make_nan(database: sqlite3.Connection) -> None:
+    database.execute("UPDATE latest_metrics SET is_nan = 1 WHERE \"key\" = 'test/pearson_16'")
+
+
+def change_tag(database: sqlite3.Connection) -> None:
+    database.execute("UPDATE tags SET value = 'other' WHERE \"key\" = 'fingerprint.data'")
+
+
+@pytest.mark.parametrize("change", [change_metric, exchange_two, make_nan, change_tag])
+def test_a_changed_record_is_another_state(
+    uri: str, folder: Path, change: Callable[[sqlite3.Connection], None]
+) -> None:
+    before = MlflowStudy("small", uri).state()
+    assert MlflowStudy("small", uri).state() == before
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database, database:
+        rows = database.total_changes
+        change(database)
+        assert database.total_changes > rows
+    assert MlflowStudy("small", uri).state() != before
+
+
+def test_removed_predictions_are_another_state(whole: str, folder: Path) -> None:
+    before = MlflowStudy("small", whole).state()
+    finished = next(
+        run for run in SqliteStore(whole, folder / "mlflow.db").cell_runs("small") if run.status == "FINISHED"
+    )
+    (Path(finished.artifact_uri.removeprefix("file://")) / "predictions" / "test.parquet").unlink()
+    assert MlflowStudy("small", whole).state() != before
+
+
+def test_a_report_made_again_is_answered_from_the_cache_and_noted_without_mlflow(uri: str, folder: Path) -> None:
+    code = (
+        "import sys\n"
+        "from analysis.cli import main\n"
+        f"try:\n    main(['report', 'small', '--tracking-uri', {uri!r}, '--format', 'json'])\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "print([n for n in ('mlflow', 'pandas', 'scipy') if n in sys.modules], file=sys.stderr)\n"
+    )
+    cold, warm = (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)
+    )
+    assert cold.stdout == warm.stdout
+    assert cold.stderr.splitlines()[-1] == "['pandas', 'scipy']"
+    assert warm.stderr.splitlines()[-1] == "[]"
+    assert [entry.kind for entry in load("small", tracking_uri=uri).history] == ["report", "report"]
+
+
+def test_the_schema_of_the_installed_mlflow_is_known(tmp_path: Path) -> None:
+    """Fails when MLflow's tables change: then read them anew, and only then add the version to KNOWN_SCHEMAS."""
+    uri = f"sqlite:///{tmp_path / 'new.db'}"
+    MlflowClient(uri).search_experiments()
+    assert SqliteStore(uri, tmp_path / "new.db").schema_is_known()
+
+
+def test_a_deleted_experiment_is_told_alike_by_both_ways(uri: str, folder: Path) -> None:
+    client, experiment = client_and_experiment(uri)
+    client.delete_experiment(experiment)
+    for store in (SqliteStore(uri, folder / "mlflow.db"), ClientStore(uri)):
+        with pytest.raises(ResultsError, match="no study named 'small'; nothing is recorded there"):
+            store.cell_runs("small")
+
+
+@pytest.mark.parametrize("value", [75.4, -1.01, 1e200])
+def test_a_score_that_cannot_be_names_its_run(uri: str, folder: Path, value: float) -> None:
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database, database:
+        database.execute("UPDATE latest_metrics SET value = ? WHERE \"key\" = 'test/spearman_16'", (value,))
+    with pytest.raises(ResultsError, match=r"run \w+ \(variant \w+, seed 0, .*spearman_16: .* from -1 to 1"):
+        load("small", tracking_uri=uri)
+
+
+@pytest.mark.parametrize("value", [1.7976931348623157e308, -1.7976931348623157e308])
+def test_a_stored_infinity_is_an_undefined_score(uri: str, folder: Path, value: float) -> None:
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database, database:
+        database.execute("UPDATE latest_metrics SET value = ? WHERE \"key\" = 'test/spearman_16'", (value,))
+    table = load("small", tracking_uri=uri).table
+    assert table[(table["metric"] == "test/spearman") & (table["dim"] == 16)]["value"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://me:secret@host:5000/x", "http://host:5000/x"),
+        ("postgresql://me:se/cr@et@db/runs: refused", "postgresql://db/runs: refused"),
+        ("cannot open 'http://me:secret@host'; see http://other/", "cannot open 'http://host'; see http://other/"),
+        ("sqlite:///a@b.db", "sqlite:///a@b.db"),
+        ("http://host/plain", "http://host/plain"),
+    ],
+)
+def test_credentials_are_never_shown(text: str, shown: str) -> None:
+    assert hide_credentials(text) == shown
 
 
 def test_log_attaches_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,3 +164,64 @@ def test_optunas_table_without_metric_and_dim_is_refused(file: Path) -> None:
     optuna_table().drop(columns="user_attrs_test/spearman_64").to_csv(file, index=False)
     with pytest.raises(ResultsError, match="its value names no metric and dim"):
         load(results=file)
+
+
+def table_of(rows: str, head: str = "variant,seed,setting,metric,dim,value") -> str:
+    return f"{head}\n{rows}\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "said"),
+    [
+        ("75.4", "test/spearman", "line 3: value: '75.4' is not valid; expected a number from -1 to 1 for spearman"),
+        ("1e200", "test/pearson", "expected a number from -1 to 1 for pearson"),
+        ("1.2", "test/ndcg@10", "expected a number from 0 to 1 for ndcg@10"),
+        ("-0.1", "test/accuracy", "expected a number from 0 to 1 for accuracy"),
+        ('"1,200"', "test/own", "line 3: value: '1,200' is not valid; expected a number (1,200 could be 1.2 or 1200"),
+    ],
+)
+def test_a_value_that_cannot_be_names_its_line(file: Path, value: str, metric: str, said: str) -> None:
+    file.write_text(table_of(f"a,0,,{metric},64,0.5\nb,0,,{metric},64,{value}"))
+    with pytest.raises(ResultsError) as caught:
+        load(results=file)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["1.7976931348623157e308", "-1.7976931348623157e+308"])
+def test_the_largest_double_is_an_undefined_score(file: Path, value: str) -> None:
+    file.write_text(table_of(f"a,0,,test/own,64,0.5\nb,0,,test/own,64,{value}"))
+    assert load(results=file).table["value"].isna().tolist() == [False, True]
+
+
+def test_large_seeds_stay_apart(file: Path) -> None:
+    file.write_text(table_of("a,9007199254740992,,test/own,64,0.5\na,9007199254740993,,test/own,64,0.6"))
+    assert load(results=file).table["seed"].tolist() == [9007199254740992, 9007199254740993]
+
+
+def test_settings_are_compared_as_numbers(file: Path) -> None:
+    texts = ("2e-5", "0.00002", "2E-05", '"lr=2e-5,batch=16"', '"lr=0.00002,batch=16.0"', "other")
+    file.write_text(table_of("\n".join(f"a,{i},{text},test/own,64,0.5" for i, text in enumerate(texts))))
+    found = load(results=file).table["setting"].tolist()
+    assert found == ["2e-5"] * 3 + ["lr=2e-5,batch=16"] * 2 + ["other"]
+
+
+def test_rows_that_did_not_finish_are_counted_not_used(file: Path) -> None:
+    head = "variant,seed,metric,dim,value,state"
+    rows = [f"{v},{s},test/own,64,0.{s}5,{'crashed' if v + s == 'b1' else 'finished'}" for v in "ab" for s in "12"]
+    file.write_text(table_of("\n".join(rows), head))
+    results = load(results=file)
+    assert len(results.table) == 3
+    assert [p.reason for p in results.problems] == [
+        "rows left out because column 'state' does not say that they finished: 1 crashed"
+    ]
+
+
+def test_a_metric_without_a_number_is_an_error(file: Path) -> None:
+    file.write_text(table_of("a,0,,test/own,64,0.5\nb,0,,test/own,64,0.6\na,0,,test/x,64,\nb,0,,test/x,64,"))
+    with pytest.raises(ResultsError, match="metric 'test/x' has no number in any of its 2 rows"):
+        load(results=file)
+
+
+def test_a_folder_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="is a folder; give a"):
+        load(results=tmp_path)
