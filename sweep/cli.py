@@ -222,27 +222,23 @@ def status(study: Path, as_json: bool, tracking_uri: str | None) -> None:
 
 
 def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool) -> None:
-    from sweep import plan_view
-    from sweep.status import standing
+    from sweep.status import counts, print_table, status_json, study_status
 
-    found = standing(study, _uri(tracking_uri))
+    found = study_status(study, _uri(tracking_uri))
     if as_json:
-        click.echo(plan_view.as_json(found.study, found.statuses, found.warnings, found.sequential))
+        click.echo(status_json(found))
         return
-    plan_view.print_table(found.study, found.statuses)
-    click.echo(f"{study.name}: {plan_view.counts(found.statuses)} (* baseline)")
+    print_table(found.study, found.statuses)
+    click.echo(f"{study.name}: {counts(found.statuses)} (* baseline)")
     if found.sequential is not None:
         from sweep.run.sequential import state_lines
 
         for line in state_lines(found.study, found.sequential):
             click.echo(line)
-    if any(cost.spent_s for cost in found.costs):
-        from sweep.cost import cost_lines
-
-        for line in cost_lines(found.costs):
-            click.echo(line)
+    for line in found.cost.lines():
+        click.echo(line)
     if with_cost:
-        click.echo(str(found.estimate))
+        click.echo(str(found.cost))
     _notice(found.warnings)
 
 

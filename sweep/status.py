@@ -1,15 +1,22 @@
-"""Where a study stands: its cells held against what is recorded, with everything worth saying about that."""
+"""Where a study stands: its cells held against what is recorded, what they cost and will cost, and how that is shown.
+
+The cost has one rule: a cell to run is expected to take the median of the finished cells of its variant and setting;
+failing these, of its variant, of its setting, of all. The total is the sum of the variants.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, TextIO
 
-from sweep.cost import VariantCost, costs
-from sweep.estimate import Estimate, estimate_cost
-from sweep.record.ledger import CellStatus, RecordedRun, changed_cells, reconcile
+from analysis import schema
+from sweep.record.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
 from sweep.run.preflight import planned_cells, unresolved_notices
+from sweep.run.progress import duration
 from sweep.study import Study
 from sweep.study.warnings import study_warnings
 
@@ -18,24 +25,34 @@ if TYPE_CHECKING:
 
 SHOW_WAIT_S = 10.0
 """Longest wait for a tracking store that is away, where nothing is to be written."""
+STATES = (
+    schema.STATE_FINISHED, schema.STATE_RUNNING, schema.STATE_TO_RUN, schema.STATE_FAILED, schema.STATE_STALE,
+)  # fmt: skip
+_COLOURS = {
+    schema.STATE_FINISHED: "green",
+    schema.STATE_RUNNING: "cyan",
+    schema.STATE_FAILED: "red",
+    schema.STATE_STALE: "yellow",
+}
+_HEAD = ("#", "state", "variant", "seed", "setting", "key", "note")
+_ENDED = ("FINISHED", "FAILED", "KILLED")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class StudyStatus:
     """A study's cells, their states, and what to know about them."""
 
     study: Study
     """With the seeds added so far, in a sequential study."""
     statuses: tuple[CellStatus, ...]
     warnings: tuple[str, ...]
-    estimate: Estimate
-    costs: tuple[VariantCost, ...]
-    """Spent and expected, per variant."""
+    cost: StudyCost
+    """Spent and expected."""
     sequential: SequentialState | None = None
     """Of a sequential study: its e-values against their thresholds."""
 
 
-def standing(study: Study, tracking_uri: str) -> Standing:
+def study_status(study: Study, tracking_uri: str) -> StudyStatus:
     """Ask the store what it knows of a study. Reads no data and no weights; writes nothing.
 
     Raises:
@@ -60,12 +77,11 @@ def standing(study: Study, tracking_uri: str) -> Standing:
     alive = any(run.status == "RUNNING" for run in recorded) and is_live(study.name, tracking, lock)
     statuses = reconcile(cells, recorded, owner_alive=alive, match_spec=True)
     warnings = [*study_warnings(study), *unresolved_notices(cells), *_changes(statuses), *_others(cells, recorded)]
-    return Standing(
+    return StudyStatus(
         study=study,
         statuses=tuple(statuses),
         warnings=tuple(warnings),
-        estimate=estimate_cost(statuses, recorded, gpus=study.resources.gpus),
-        costs=costs(statuses, recorded, gpus=study.resources.gpus),
+        cost=study_cost(statuses, recorded, gpus=study.resources.gpus),
         sequential=sequential,
     )
 
@@ -81,8 +97,6 @@ def _changes(statuses: Sequence[CellStatus]) -> list[str]:
 def _others(cells: Sequence[object], recorded: Sequence[RecordedRun]) -> list[str]:
     """Finished cells of the same experiment that the study file does not describe."""
     keys = {getattr(cell, "key", "") for cell in cells} | {getattr(cell, "spec_key", "") for cell in cells}
-    from analysis import schema
-
     other = {
         run.key
         for run in recorded
@@ -92,3 +106,200 @@ def _others(cells: Sequence[object], recorded: Sequence[RecordedRun]) -> list[st
         return []
     count = "1 finished cell is" if len(other) == 1 else f"{len(other)} finished cells are"
     return [f"{count} recorded under this name but not described by the study file"]
+
+
+# -- cost ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class VariantCost:
+    """One variant's share. Times are seconds of cells as if run one after another."""
+
+    variant: str
+    spent_s: float
+    """Of every attempt that has ended, lost and failed ones too: they were paid for."""
+    left: int
+    """Cells that a plain `sweep run` schedules."""
+    expected_s: float | None
+    """Of those; None while no cell has finished."""
+    gpus: float
+    """GPUs of one cell."""
+    peak_mb: float | None = None
+    """Highest recorded peak of memory, MiB."""
+
+    def __str__(self) -> str:
+        """`cost of chunked: spent 1.20 GPU-hours, about 0.40 GPU-hours more for 2 cells`."""
+        line = f"cost of {self.variant}: spent {self._text(self.spent_s)}"
+        if self.left:
+            cells = f"{self.left} {'cell' if self.left == 1 else 'cells'}"
+            if self.expected_s is None:
+                line += f", unknown for {cells} until one has finished"
+            else:
+                line += f", about {self._text(self.expected_s)} more for {cells}"
+        return line if self.peak_mb is None else f"{line}; peak memory {self.peak_mb:.0f} MiB"
+
+    def _text(self, seconds: float) -> str:
+        return f"{seconds * self.gpus / 3600:.2f} GPU-hours" if self.gpus else duration(seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyCost:
+    """What a study has cost and will cost."""
+
+    variants: tuple[VariantCost, ...]
+    """In the order of the cells."""
+    basis: int
+    """Finished cells that the expectation rests on; 0: nothing is known yet."""
+    gpus: float
+    """GPUs of one cell."""
+
+    @property
+    def left(self) -> int:
+        """Cells that a plain `sweep run` schedules."""
+        return sum(one.left for one in self.variants)
+
+    @property
+    def expected_s(self) -> float | None:
+        """The sum of the variants; None while no cell has finished."""
+        expected = [one.expected_s for one in self.variants if one.expected_s is not None]
+        return sum(expected) if len(expected) == len(self.variants) else None
+
+    def lines(self) -> list[str]:
+        """A line a variant, once anything was spent."""
+        return [str(one) for one in self.variants] if any(one.spent_s for one in self.variants) else []
+
+    def __str__(self) -> str:
+        """`2 cells to run: about 40 min of cell time, 0.7 GPU-hours (from 8 finished cells)`."""
+        if not self.left:
+            return "nothing to run"
+        count = f"{self.left} {'cell' if self.left == 1 else 'cells'} to run"
+        if self.expected_s is None:
+            return f"{count}; their cost is unknown until one has finished"
+        cost = f"about {duration(self.expected_s)} of cell time"
+        if self.gpus:
+            cost += f", {self.expected_s * self.gpus / 3600:.1f} GPU-hours"
+        return f"{count}: {cost} (from {self.basis} finished {'cell' if self.basis == 1 else 'cells'})"
+
+
+def study_cost(statuses: Sequence[CellStatus], recorded: Sequence[RecordedRun], *, gpus: float) -> StudyCost:
+    """What was spent and what is expected, per variant, by the rule of this module.
+
+    Args:
+        statuses: The study's cells.
+        recorded: Recorded runs of the study.
+        gpus: GPUs of one cell.
+    """
+    pace = _Pace(run for run in recorded if run.status == "FINISHED")
+    left = to_run(statuses, retry_failed=False)
+    variants = []
+    for variant in dict.fromkeys(status.cell.variant for status in statuses):
+        own = [run for run in recorded if run.label[0] == variant]
+        cells = [status.cell for status in left if status.cell.variant == variant]
+        expected = [pace.expected_s(cell.variant, cell.setting) for cell in cells]
+        peaks = [run.metrics[schema.METRIC_MEMORY_PEAK] for run in own if schema.METRIC_MEMORY_PEAK in run.metrics]
+        variants.append(
+            VariantCost(
+                variant=variant,
+                spent_s=sum(_seconds(run) for run in own),
+                left=len(cells),
+                expected_s=sum(expected) if pace.basis or not cells else None,
+                gpus=gpus,
+                peak_mb=max(peaks, default=None),
+            )
+        )
+    return StudyCost(variants=tuple(variants), basis=pace.basis, gpus=gpus)
+
+
+class _Pace:
+    """How long cells take, from those that have finished."""
+
+    def __init__(self, finished: Iterable[RecordedRun]) -> None:
+        self.basis = 0
+        self._seconds: dict[tuple[str | None, str | None], list[float]] = {}
+        for run in finished:
+            seconds = _seconds(run)
+            if seconds > 0:
+                self.basis += 1
+                variant, _, setting = run.label
+                for key in ((variant, setting), (variant, None), (None, setting), (None, None)):
+                    self._seconds.setdefault(key, []).append(seconds)
+
+    def expected_s(self, variant: str, setting: str) -> float:
+        """Of one cell; 0 where none has finished."""
+        keys = ((variant, setting), (variant, None), (None, setting), (None, None))
+        return next((median(self._seconds[key]) for key in keys if key in self._seconds), 0.0)
+
+
+def _seconds(run: RecordedRun) -> float:
+    """How long an attempt took; 0 while it is open, whatever end an earlier closing may have left."""
+    return max(0, run.end_ms - run.start_ms) / 1000 if run.status in _ENDED and run.end_ms is not None else 0.0
+
+
+# -- how it is shown -----------------------------------------------------------------------------------------------
+def status_json(found: StudyStatus) -> str:
+    """The machine-readable form; cells stand in the order in which they are scheduled."""
+    cells: list[dict[str, Any]] = [
+        {
+            "key": status.cell.key,
+            "variant": status.cell.variant,
+            "seed": status.cell.seed,
+            "setting": status.cell.setting,
+            "state": status.state,
+            "spec": status.cell.spec.flat(),
+            "reason": status.reason or None,
+            "attempt": status.attempt,
+            "run_id": status.run_id,
+            "unresolved": list(status.cell.unresolved),
+            "changed_fields": list(status.changed_fields),
+        }
+        for status in found.statuses
+    ]
+    whole = {
+        "study": found.study.name,
+        "cells": cells,
+        "warnings": list(found.warnings),
+        "sequential": None if found.sequential is None else asdict(found.sequential),
+    }
+    return json.dumps(whole, ensure_ascii=False, indent=2)
+
+
+def counts(statuses: Sequence[CellStatus]) -> str:
+    """`10 cells: 4 finished, 6 to run`."""
+    number = {state: sum(status.state == state for status in statuses) for state in STATES}
+    parts = [f"{n} {state.replace('_', ' ')}" for state, n in number.items() if n]
+    return f"{len(statuses)} cells: {', '.join(parts)}"
+
+
+def print_table(study: Study, statuses: Sequence[CellStatus], out: TextIO | None = None) -> None:
+    """A table on a terminal, plain aligned columns elsewhere."""
+    out = out or sys.stdout
+    rows = [
+        (
+            str(number),
+            status.state.replace("_", " "),
+            status.cell.variant + (" *" if status.cell.variant == study.baseline else ""),
+            str(status.cell.seed),
+            status.cell.setting,
+            status.cell.key[:8] + ("?" if status.cell.unresolved else ""),
+            status.reason,
+        )
+        for number, status in enumerate(statuses, start=1)
+    ]
+    if out.isatty():
+        _print_rich(rows, out)
+        return
+    widths = [max(len(row[column]) for row in [_HEAD, *rows]) for column in range(len(_HEAD))]
+    for row in [_HEAD, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), file=out)
+
+
+def _print_rich(rows: Sequence[tuple[str, ...]], out: TextIO) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in _HEAD:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        colour = _COLOURS.get(row[1].replace(" ", "_"), "")
+        table.add_row(row[0], Text(row[1], style=colour), *(Text(cell) for cell in row[2:]))
+    Console(file=out).print(table)

@@ -18,6 +18,7 @@ from typing import Any, Final
 from analysis import schema
 from sweep.record.ledger import RecordedRun, runs_to_rename
 from sweep.record.spool import Spool, Spooled
+from sweep.record.study_lock import Beat
 from sweep.record.tracking import CellRun, StudyRun, Tracking
 from sweep.study import Study
 from sweep.study.cells import Cell
@@ -42,23 +43,27 @@ class Settled:
     """Incomplete ones, now KILLED."""
 
 
-def settle(tracking: Tracking, runs: Iterable[RecordedRun], *, by: str) -> Settled:
+def settle(tracking: Tracking, runs: Iterable[RecordedRun], *, by: str, last_beat: str | None = None) -> Settled:
     """End every run that is still open; only the holder of the claim may call this.
 
     Args:
         tracking: The store.
         runs: All cell runs of the study.
         by: The driver that does it, for the record.
+        last_beat: Heartbeat of the driver before: the runs ended with it, not now. None: not known.
     """
+    beat = Beat.parse(last_beat)
+    seen_ms = None if beat is None else min(int(beat.time * 1000), int(time.time() * 1000))
     runs = list(runs)
     finished = {run.key for run in runs if run.status == "FINISHED"}
     out, adopted, killed = [], 0, 0
     for run in runs:
+        ended_ms = None if seen_ms is None else max(run.start_ms, seen_ms)
         if run.status not in ("RUNNING", "SCHEDULED"):
             out.append(run)
         elif run.complete and run.key not in finished:
             # A rerun on request may have died before it told the run that it replaces; that one is KILLED first.
-            tracking.close(run.run_id, "FINISHED")
+            tracking.close(run.run_id, "FINISHED", ended_ms=ended_ms)
             finished.add(run.key)
             adopted += 1
             out.append(replace(run, status="FINISHED"))
@@ -68,7 +73,7 @@ def settle(tracking: Tracking, runs: Iterable[RecordedRun], *, by: str) -> Settl
                 schema.TAG_FAILURE: ABANDONED,
                 schema.TAG_FAILURE_KIND: schema.FAILURE_INFRASTRUCTURE,
             }
-            tracking.close(run.run_id, "KILLED", tags)
+            tracking.close(run.run_id, "KILLED", tags, ended_ms=ended_ms)
             killed += 1
             out.append(replace(run, status="KILLED", tags={**run.tags, **tags}))
     return Settled(runs=tuple(out), adopted=adopted, killed=killed)
@@ -108,20 +113,24 @@ def record_spooled(
             continue
         if found.cell not in wanted:
             continue  # of another version of the study, which may come back
-        run = _run_for(tracking, found, experiment_id, parent_run_id)
+        begun = tracking.launched(experiment_id, found.tags.get(schema.TAG_LAUNCH, ""))
+        run = _run_for(tracking, found, begun, experiment_id, parent_run_id)
         tracking.record(run, found.recording, complete=True)
-        tracking.close(run.run_id, "FINISHED")
+        ended_ms = max((metric.time_ms for metric in found.recording.metrics), default=0)
+        # A run that is made only now has no length; one begun in time ended when its scores were taken.
+        tracking.close(run.run_id, "FINISHED", ended_ms=None if begun is None else max(begun.start_ms, ended_ms))
         spool.remove(path)
         recorded += 1
     return recorded
 
 
-def _run_for(tracking: Tracking, found: Spooled, experiment_id: str, parent_run_id: str) -> CellRun:
+def _run_for(
+    tracking: Tracking, found: Spooled, begun: RecordedRun | None, experiment_id: str, parent_run_id: str
+) -> CellRun:
     """The run that was begun for the result, if this store has it; else a new one."""
-    launch = found.tags.get(schema.TAG_LAUNCH, uuid.uuid4().hex)
-    begun = tracking.launched(experiment_id, launch)
     if begun is not None:
         return CellRun(run_id=begun.run_id, artifact_uri=tracking.artifact_uri(begun.run_id))
+    launch = found.tags.get(schema.TAG_LAUNCH, uuid.uuid4().hex)
     return tracking.create_cell_run(experiment_id, parent_run_id, found.run_name, found.tags, launch)
 
 

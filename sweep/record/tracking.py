@@ -326,11 +326,13 @@ class Tracking:
 
         self._call(lambda client, _: client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()]))
 
-    def close(self, run_id: str, status: str, tags: Mapping[str, str] | None = None) -> None:
-        """End a run as FINISHED, FAILED or KILLED."""
+    def close(
+        self, run_id: str, status: str, tags: Mapping[str, str] | None = None, *, ended_ms: int | None = None
+    ) -> None:
+        """End a run as FINISHED, FAILED or KILLED; `ended_ms` is when it really ended, where that is not now."""
         if tags:
             self.set_tags(run_id, tags)
-        end = int(time.time() * 1000)
+        end = int(time.time() * 1000) if ended_ms is None else ended_ms
         self._call(lambda client, _: client.set_terminated(run_id, status=status, end_time=end))
 
     def reopen(self, run_id: str) -> None:

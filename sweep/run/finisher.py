@@ -142,7 +142,8 @@ class Finisher:
         if replaced is not None:
             # Before the new one is finished: should this process die in between, the next one finds one complete
             # run and finishes it; the other way round there would be two finished runs of one cell.
-            self._tracking.close(replaced, "KILLED", {schema.TAG_SUPERSEDED_BY: run_id})
+            ended_ms = self._tracking.run(replaced).end_ms  # stays: it was not trained until now
+            self._tracking.close(replaced, "KILLED", {schema.TAG_SUPERSEDED_BY: run_id}, ended_ms=ended_ms)
         self._tracking.close(run_id, "FINISHED")
         self.results.finished[key] = run_id
         self._progress.finished(work.cell, scores=outcome.scores, seconds=outcome.seconds)

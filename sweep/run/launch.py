@@ -217,7 +217,12 @@ class Launch:
                 tracking.close(study_run.run_id, status)
 
     def _settle(self, study_run: StudyRun) -> list[CellStatus]:
-        settled = settle(self._tracking, self._runs, by=self._owner.owner)
+        settled = settle(
+            self._tracking,
+            self._runs,
+            by=self._owner.owner,
+            last_beat=study_run.tags.get(schema.TAG_HEARTBEAT),
+        )
         if settled.adopted:
             say(f"{settled.adopted} recorded but not closed: closed without training")
         if settled.killed:

@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from analysis import schema
-from sweep import plan_view
 from sweep.cli import main
-from sweep.estimate import estimate_cost
 from sweep.record.ledger import CellStatus, RecordedRun
 from sweep.run.preflight import planned_cells
+from sweep.status import print_table
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell
 from tests.sweep.studies import ARTICLE, noop, toy, write
@@ -124,7 +123,7 @@ def test_the_table_on_a_terminal(tmp_path: Path) -> None:
 
     study = loaded(tmp_path, noop(seeds=1))
     out = Terminal()
-    plan_view.print_table(study, [CellStatus(cell=cell, state="finished") for cell in planned_cells(study)], out)
+    print_table(study, [CellStatus(cell=cell, state="finished") for cell in planned_cells(study)], out)
     assert "finished" in out.getvalue()
 
 
@@ -156,30 +155,3 @@ def test_changed_fields_are_named(tmp_path: Path, store: list[RecordedRun]) -> N
     assert [cell["changed_fields"] for cell in found["cells"]] == [["batch_size"]] * 4
     assert any(line.startswith("changed since it was recorded: batch_size, in 4 cells") for line in found["warnings"])
     assert "4 finished cells are recorded under this name but not described by the study file" in found["warnings"]
-
-
-def test_cost_from_recorded_cells(tmp_path: Path) -> None:
-    study = loaded(tmp_path, noop(seeds=3, settings={"grid": {"batch_size": [4, 16]}}))
-    cells = planned_cells(study)
-    runs = [recorded(cells[0], seconds=60), recorded(cells[2], seconds=600)]
-    statuses = [CellStatus(cell=cell, state="finished" if cell in (cells[0], cells[2]) else "to_run") for cell in cells]
-    found = estimate_cost(statuses, runs, gpus=0.5)
-    assert (found.cells, found.basis) == (10, 2)
-    assert found.cell_s == 5 * 60 + 5 * 600
-    assert found.gpu_s == found.cell_s / 2
-    assert str(found) == "10 cells to run: about 55 min of cell time, 0.5 GPU-hours (from 2 finished cells)"
-
-
-def test_a_cell_that_failed_by_itself_is_not_run_again_unasked(tmp_path: Path) -> None:
-    cells = planned_cells(loaded(tmp_path, noop(seeds=1)))
-    statuses = [
-        CellStatus(cell=cells[0], state="failed", failure_kind=schema.FAILURE_CELL),
-        CellStatus(cell=cells[1], state="failed", failure_kind=schema.FAILURE_INFRASTRUCTURE),
-    ]
-    assert estimate_cost(statuses, [], gpus=0).cells == 1
-
-
-def test_nothing_left_costs_nothing(tmp_path: Path) -> None:
-    cells = planned_cells(loaded(tmp_path, noop(seeds=1)))
-    statuses = [CellStatus(cell=cell, state="finished") for cell in cells]
-    assert str(estimate_cost(statuses, [recorded(cell) for cell in cells], gpus=0)) == "nothing to run"

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+import time
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from analysis import schema
 from sweep.record.ledger import RecordedRun, changed_versions
 from sweep.record.recording import Recording, cell_tags, recording_of
 from sweep.record.spool import Spool, Spooled
+from sweep.record.study_lock import Owner
 from sweep.record.study_run import chosen_for_rerun, history_of, record_spooled, settle
 from sweep.record.tracking import Tracking
 from sweep.study.cells import Cell
@@ -48,6 +52,26 @@ def test_complete_runs_of_a_dead_driver_are_finished_and_the_others_killed(store
     assert (now[done].status, now[lost].status) == ("FINISHED", "KILLED")
     assert now[lost].tags[schema.TAG_SUPERSEDED_BY] == "me"
     assert now[lost].tags[schema.TAG_FAILURE_KIND] == schema.FAILURE_INFRASTRUCTURE
+
+
+def test_what_a_dead_driver_left_open_ended_with_its_last_heartbeat(store: Tracking) -> None:
+    """Not when the next driver found it, perhaps days later: that time was never spent."""
+    begin(store, "late", a_cell(seed=0), complete=True)
+    begin(store, "late", a_cell(seed=1), complete=False)
+    runs = store.recorded_runs("late")
+    alive_s = max(run.start_ms for run in runs) / 1000 + 1.5
+    me = asdict(Owner.here())
+    time.sleep(2)
+    settle(store, runs, by="me", last_beat=json.dumps({**me, "time": alive_s, "beat": 3}))
+    assert {run.end_ms for run in store.recorded_runs("late")} == {int(alive_s * 1000)}
+
+
+def test_a_heartbeat_older_than_a_run_gives_it_no_time(store: Tracking) -> None:
+    begin(store, "older", a_cell(), complete=False)
+    (run,) = store.recorded_runs("older")
+    settle(store, [run], by="me", last_beat=json.dumps({**asdict(Owner.here()), "time": 1.0, "beat": 3}))
+    (now,) = store.recorded_runs("older")
+    assert (now.status, now.end_ms) == ("KILLED", run.start_ms)
 
 
 def test_of_two_complete_runs_of_a_cell_one_is_finished(store: Tracking) -> None:

@@ -162,6 +162,7 @@ def test_a_rerun_on_request_supersedes_the_old_run(tmp_path: Path, recorded: Rec
     (new,) = [run for run in runs.values() if run.status == "FINISHED"]
     assert runs[old.run_id].status == "KILLED"
     assert runs[old.run_id].tags[schema.TAG_SUPERSEDED_BY] == new.run_id
+    assert runs[old.run_id].end_ms == old.end_ms
     assert new.metrics == {**old.metrics, **{k: v for k, v in new.metrics.items() if k.startswith("time/")}}
     with pytest.raises(SweepError, match="'c:0' fits no cell"):
         run_study(study, rerun=["c:0"])

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from analysis import schema
-from sweep.plan_view import as_json
 from sweep.record.study_run import history_of
 from sweep.record.tracking import Tracking
 from sweep.run.run_study import run_study
-from sweep.status import standing
+from sweep.status import status_json, study_status
 from sweep.study import load_study
 from tests.sweep.in_process import InProcess
 
@@ -27,7 +26,7 @@ def test_stops_at_seven_seeds_when_every_seed_agrees(
     uri = store.uri
     study = load_study(shutil.copy(STUDY, tmp_path))
 
-    before = standing(study, uri)
+    before = study_status(study, uri)
     assert before.sequential is not None
     assert before.sequential.missing == (0, 1, 2, 3, 4)
 
@@ -55,9 +54,9 @@ def test_stops_at_seven_seeds_when_every_seed_agrees(
     assert parent is not None
     assert history_of(parent.tags, schema.HISTORY_TAG_SEEDS) == changes
 
-    after = standing(study, uri)
+    after = study_status(study, uri)
     assert [status.state for status in after.statuses] == [schema.STATE_FINISHED] * 14
     assert not [line for line in after.warnings if "not described" in line]
-    shown = json.loads(as_json(after.study, after.statuses, after.warnings, after.sequential))["sequential"]
+    shown = json.loads(status_json(after))["sequential"]
     assert (shown["decision"]["stop"], shown["decision"]["states"][0]["decided"]) == (True, "better")
     assert shown["decision"]["states"][0]["e_value"] == pytest.approx(26.8125)
