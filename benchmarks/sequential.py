@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.statistics.closed_forms import e_threshold, reached
 from analysis.statistics.power import power_sign_test, seeds_needed
 from analysis.statistics.sequential import (
     crossing_probability,
-    e_threshold,
     e_value,
     mean_seeds_to_decision,
     naive_peeking_probability,
-    reached,
 )
 
 WIN_RATES = (0.8, 0.9, 0.95, 1.0)

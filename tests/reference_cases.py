@@ -14,8 +14,8 @@ import numpy as np
 
 from analysis.comparing import pairing, verdict
 from analysis.statistics import across_settings as settings
+from analysis.statistics import closed_forms, crossed, equivalence, influence, joint, meta, paired, power, sequential
 from analysis.statistics import correlations as dependent
-from analysis.statistics import crossed, equivalence, influence, joint, meta, paired, power, sequential
 from analysis.statistics import friedman as variants
 
 SEED = 20_240_229
@@ -73,7 +73,7 @@ def sign_test_from_counts(i: Inputs) -> dict[str, Any]:
 
 
 def p_value_floor(i: Inputs) -> dict[str, Any]:
-    return {"floor": _each(i, ["n"], lambda n: paired.p_floor(n, i.get("alternative", "two-sided")))}
+    return {"floor": _each(i, ["n"], lambda n: closed_forms.p_floor(n, i.get("alternative", "two-sided")))}
 
 
 def minimum_seeds(i: Inputs) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def e_value_sign(i: Inputs) -> dict[str, Any]:
     if "max_n" in i:
         n, threshold = i["max_n"], i["threshold"]
         out |= {
-            "prob_cross": sequential.crossing_probability(n, threshold, a=i.get("a", sequential.JEFFREYS)),
+            "prob_cross": sequential.crossing_probability(n, threshold, a=i.get("a", closed_forms.JEFFREYS)),
             "prob_naive_peeking": sequential.naive_peeking_probability(n, 1 / threshold),
         }
     return out
@@ -255,7 +255,7 @@ def e_value_sign(i: Inputs) -> dict[str, Any]:
 
 def confidence_sequence_sign(i: Inputs) -> dict[str, Any]:
     k, n = i["n_favour_B"], i["n_used"]
-    interval = sequential.win_rate_interval(k, n - k, alpha=i.get("alpha", 0.05), a=i.get("a", sequential.JEFFREYS))
+    interval = sequential.win_rate_interval(k, n - k, alpha=i.get("alpha", 0.05), a=i.get("a", closed_forms.JEFFREYS))
     return {"interval": interval}
 
 

@@ -24,6 +24,7 @@ from analysis.comparing.pairing import PairedScores
 from analysis.comparing.verdict import Evidence, Side, endpoint_verdict, evidence
 from analysis.comparing.wording import exploratory_sentence, p_text, verdict_sentence
 from analysis.statistics import paired, sequential
+from analysis.statistics.closed_forms import e_threshold, p_floor, seeds_for_e_value
 from analysis.statistics.crossed import Crossed, SettingInfluence, crossed, crossed_bootstrap
 from analysis.statistics.equivalence import Equivalence, effect_at_margin, equivalence
 from analysis.statistics.paired import Floats
@@ -51,7 +52,7 @@ class Frame:
     @property
     def e_threshold(self) -> float | None:
         """m / alpha, in a sequential study."""
-        return sequential.e_threshold(self.hypotheses, self.plan.alpha) if self.sequential else None
+        return e_threshold(self.hypotheses, self.plan.alpha) if self.sequential else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +262,7 @@ def rule(
 
 def joint_floor(d: Floats, factor: int) -> float:
     """Smallest step-down p that these pairs can give; a seed without a difference counts in the sign test only."""
-    return min(1.0, factor * paired.p_floor(int(np.count_nonzero(paired.snap_ties(d)))))
+    return min(1.0, factor * p_floor(int(np.count_nonzero(paired.snap_ties(d)))))
 
 
 def seeds_to_reach_alpha(frame: Frame, factor: int) -> int:
@@ -269,7 +270,7 @@ def seeds_to_reach_alpha(frame: Frame, factor: int) -> int:
     threshold = frame.e_threshold
     if threshold is None:
         return minimum_seeds(frame.plan.alpha, comparisons=factor).joint
-    return next(n for n in range(1, 10_000) if sequential.reached(sequential.e_value(n, 0), threshold))
+    return seeds_for_e_value(threshold)
 
 
 def seeds_at_margin(d: Floats, frame: Frame, factor: int, weights: Sequence[float] | None = None) -> int | None:
@@ -298,7 +299,7 @@ def finding(measured: Measured, joint: Joint, ruled: Ruled | None, *, frame: Fra
     t, wilcoxon = paired.paired_t(d), paired.wilcoxon_signed_rank(d)
     exact = paired.sign_flip_interval(d, rng=frame.signs) if m.primary or d.size <= paired.EXACT_UP_TO else None
     enough = d.size >= paired.BOOTSTRAP_FROM and m.primary
-    floor = paired.p_floor(m.sign.n_used)
+    floor = p_floor(m.sign.n_used)
     means = [float(x.mean()) if x.size else None for x in (m.treatment, m.baseline)]
     spreads = [float(x.std(ddof=1)) if x.size > 1 else None for x in (m.treatment, m.baseline)]
     in_play = fixed and m.primary

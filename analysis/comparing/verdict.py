@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analysis.comparing.findings import Interval, Verdict
+from analysis.statistics.closed_forms import reached
 from analysis.statistics.equivalence import effect_at_margin, equivalence
 from analysis.statistics.joint import joint_sign_flip
 from analysis.statistics.paired import Random, finite, sign_test, snap_ties
 from analysis.statistics.power import power_t
-from analysis.statistics.sequential import e_value, reached
+from analysis.statistics.sequential import e_value
 
 Side = Literal["treatment", "baseline"]
 WANTED_POWER = 0.8

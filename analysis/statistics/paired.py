@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from analysis.statistics.closed_forms import Alternative, p_floor
+
 Floats = NDArray[np.float64]
-Alternative = Literal["two-sided", "greater", "less"]
 
 TIE_TOLERANCE = 1e-12
 """Differences up to this size are ties, in units of the score."""
@@ -102,11 +103,6 @@ def finite(values: ArrayLike | Sequence[float | None]) -> Floats:
 def snap_ties(d: Floats, tolerance: float = TIE_TOLERANCE) -> Floats:
     """Differences with ties set to exactly 0."""
     return np.where(np.abs(d) <= tolerance, 0.0, d)
-
-
-def p_floor(n_used: int, alternative: Alternative = "two-sided") -> float:
-    """Smallest p that `n_used` untied seeds can give: min(1, 2^(1-n)) two-sided, 2^-n one-sided."""
-    return min(1.0, 2.0 ** (1 - n_used)) if alternative == "two-sided" else 2.0**-n_used
 
 
 @lru_cache(maxsize=4096)

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from scipy import integrate, special, stats
 
+from analysis.statistics.closed_forms import seeds_for_sign_test
 from analysis.statistics.paired import sign_test_from_counts
 
 SEARCHED_TO = 129
@@ -105,15 +106,8 @@ class MinimumSeeds:
 def minimum_seeds(alpha: float = 0.05, hypotheses: int = 1, comparisons: int = 1) -> MinimumSeeds:
     """Smallest n with comparisons x 2^(1-n) <= alpha (joint), or x hypotheses too (Holm)."""
     return MinimumSeeds(
-        joint=_smallest_n(alpha / max(comparisons, 1)), holm=_smallest_n(alpha / max(comparisons * hypotheses, 1))
+        joint=seeds_for_sign_test(alpha, comparisons), holm=seeds_for_sign_test(alpha, comparisons * hypotheses)
     )
-
-
-def _smallest_n(alpha: float) -> int:
-    n = 1
-    while 2.0 ** (1 - n) > alpha * (1 + 1e-12):
-        n += 1
-    return n
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,22 +17,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
+from analysis.statistics import closed_forms
+from analysis.statistics.closed_forms import JEFFREYS, e_threshold, reached
 from analysis.statistics.paired import Floats, sign_test, sign_test_from_counts
 
-JEFFREYS = 0.5
 SEARCH_LIMIT = 2_000
 """Seeds to look ahead for `seeds_to_go`."""
 
 
+def _log_beta(a: float, b: float) -> float:
+    return float(special.betaln(a, b))
+
+
 def log_e_value(wins: float, losses: float, a: float = JEFFREYS) -> float:
-    """Natural logarithm of E for untied seeds."""
-    return (wins + losses) * math.log(2) + float(special.betaln(wins + a, losses + a) - special.betaln(a, a))
+    """As in `closed_forms`, with scipy's `betaln`."""
+    return closed_forms.log_e_value(wins, losses, a, log_beta=_log_beta)
 
 
 def e_value(wins: float, losses: float, a: float = JEFFREYS) -> float:
-    """E for `wins` and `losses` untied seeds; 1 without any; infinite beyond the range of a float."""
-    log_e = log_e_value(wins, losses, a)
-    return math.exp(log_e) if log_e < 700 else math.inf
+    """As in `closed_forms`, with scipy's `betaln`: 1 without seeds; infinite beyond the range of a float."""
+    return closed_forms.e_value(wins, losses, a, log_beta=_log_beta)
 
 
 def one_sided_e_value(wins: float, losses: float, a: float = JEFFREYS) -> float:
@@ -75,11 +79,6 @@ class ManyE:
     reject: tuple[bool, ...]
 
 
-def e_threshold(hypotheses: int, alpha: float) -> float:
-    """m / alpha."""
-    return max(hypotheses, 1) / alpha
-
-
 def e_bonferroni(wins: Sequence[int], losses: Sequence[int], *, alpha: float) -> ManyE:
     """Reject hypothesis j at any time when E_j >= m / alpha; any dependence."""
     threshold = e_threshold(len(wins), alpha)
@@ -97,11 +96,6 @@ def e_closed(e: Sequence[float], *, alpha: float) -> ManyE:
         adjusted.append(float(means.min()))
     threshold = 1 / alpha
     return ManyE(threshold=threshold, e=tuple(adjusted), reject=tuple(reached(v, threshold) for v in adjusted))
-
-
-def reached(e: float, threshold: float) -> bool:
-    """E >= threshold, with room for rounding in the last digits."""
-    return e >= threshold * (1 - 1e-12)
 
 
 # -- exact error rates ---------------------------------------------------------------------------------------------
@@ -328,3 +322,32 @@ def decide_sequential(
         return SequentialDecision(stop=True, decided=False, why=why, states=tuple(states), seeds_to_go=to_go)
     why = f"after {seeds} seeds {still} undecided: E has not reached {states[0].e_threshold:g}{refusals}"
     return SequentialDecision(stop=False, decided=False, why=why, states=tuple(states), seeds_to_go=to_go)
+
+
+def fewest_more(decision: SequentialDecision) -> int:
+    """Further seeds without which the study cannot be decided, however they fall; at least 1 while it is undecided.
+
+    A seed at most doubles an e-value, which bounds equivalence; for a difference the bound is exact.
+    """
+
+    def for_difference(state: StreamState) -> int:
+        more, high, low = 0, max(state.wins, state.losses), min(state.wins, state.losses)
+        while not reached(e_value(high + more, low), state.e_threshold):
+            more += 1
+        return more
+
+    def for_equivalence(state: StreamState) -> float:
+        if state.e_lower is None or state.e_upper is None or state.equivalence_threshold is None:
+            return math.inf
+        smallest = min(state.e_lower, state.e_upper)
+        return math.ceil(math.log2(state.equivalence_threshold / smallest) - 1e-9) if smallest > 0 else math.inf
+
+    needed = []
+    for treatment in dict.fromkeys(state.treatment for state in decision.states):
+        own = [state for state in decision.states if state.treatment == treatment]
+        if any(state.decided in ("better", "worse") for state in own):
+            continue
+        different = min(for_difference(state) for state in own)
+        equivalent = max(0.0 if state.decided == "equivalent" else for_equivalence(state) for state in own)
+        needed.append(max(0, int(min(different, equivalent))))
+    return max(1, *needed) if needed else 1

@@ -5,7 +5,6 @@ Where a study stands and how many seeds come next is worked out here; analysis.c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -157,6 +156,8 @@ def _stream_line(stream: StreamState) -> str:
 
 def _outlook(study: Study, state: SequentialState) -> str:
     to_go, limit = state.decision.seeds_to_go, study.analysis.max_seeds
+    from analysis.statistics.sequential import fewest_more
+
     least = fewest_more(state.decision)
     if not any(stream.wins or stream.losses for stream in state.decision.states):
         text = f"at least {_seeds(least)} are needed"
@@ -250,36 +251,6 @@ def _primaries(study: Study, recorded: Sequence[str]) -> tuple[str, ...]:
     return study.primary or default_primaries(recorded, every_dim=False)
 
 
-def fewest_more(decision: SequentialDecision) -> int:
-    """Further seeds without which the study cannot be decided, however they fall; at least 1 while it is undecided.
-
-    A seed at most doubles an e-value, which bounds equivalence; for a difference the bound is exact.
-    """
-    from analysis.statistics.sequential import e_value, reached
-
-    def for_difference(state: StreamState) -> int:
-        more, high, low = 0, max(state.wins, state.losses), min(state.wins, state.losses)
-        while not reached(e_value(high + more, low), state.e_threshold):
-            more += 1
-        return more
-
-    def for_equivalence(state: StreamState) -> float:
-        if state.e_lower is None or state.e_upper is None or state.equivalence_threshold is None:
-            return math.inf
-        smallest = min(state.e_lower, state.e_upper)
-        return math.ceil(math.log2(state.equivalence_threshold / smallest) - 1e-9) if smallest > 0 else math.inf
-
-    needed = []
-    for treatment in dict.fromkeys(state.treatment for state in decision.states):
-        own = [state for state in decision.states if state.treatment == treatment]
-        if any(state.decided in ("better", "worse") for state in own):
-            continue
-        different = min(for_difference(state) for state in own)
-        equivalent = max(0.0 if state.decided == "equivalent" else for_equivalence(state) for state in own)
-        needed.append(max(0, int(min(different, equivalent))))
-    return max(1, *needed) if needed else 1
-
-
 def seeds_to_add(decision: SequentialDecision, *, run: int, slots: int, cells_per_seed: int, limit: int | None) -> int:
     """How many seeds to add: as many as the slots hold whole, and not fewer than any decision needs.
 
@@ -290,5 +261,7 @@ def seeds_to_add(decision: SequentialDecision, *, run: int, slots: int, cells_pe
         cells_per_seed: Variants x settings.
         limit: `max_seeds`, or None.
     """
+    from analysis.statistics.sequential import fewest_more
+
     size = max(slots // cells_per_seed, fewest_more(decision))
     return size if limit is None else max(0, min(size, limit - run))

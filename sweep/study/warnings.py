@@ -1,35 +1,11 @@
-"""What to know before the money is spent: which differences a study of this size can show at all. Pure, light.
-
-The formulas are those of `paired` and `sequential` in analysis.statistics (tests hold them equal), written out here
-because importing scipy would double the time that `sweep plan` takes.
-"""
+"""What to know before the money is spent: which differences a study of this size can show at all. Pure, light."""
 
 from __future__ import annotations
 
-import math
-
+from analysis.statistics.closed_forms import e_threshold, seeds_for_e_value, seeds_for_sign_test
 from sweep.study import Study
 from sweep.study.search_block import search_warnings
 from trainables.spec import BUILTIN_TRAINABLE
-
-_MOST_SEEDS = 1_000
-
-
-def seeds_for_exact_test(alpha: float, tests: int = 1) -> int:
-    """Fewest pairs whose smallest two-sided p, 2^(1 - n), reaches alpha after Holm's first step over `tests` tests."""
-    return next(n for n in range(1, _MOST_SEEDS) if min(1.0, 2.0 ** (1 - n)) * tests <= alpha)
-
-
-def seeds_for_e_value(alpha: float, tests: int = 1) -> int:
-    """Fewest untied pairs that decide a sequential study when all agree: E = 2^n B(n + 1/2, 1/2) / B(1/2, 1/2)."""
-    return next(n for n in range(1, _MOST_SEEDS) if _e_value_all_agree(n) >= tests / alpha)
-
-
-def _e_value_all_agree(n: int) -> float:
-    def log_beta(a: float, b: float) -> float:
-        return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-
-    return math.exp(n * math.log(2) + log_beta(n + 0.5, 0.5) - log_beta(0.5, 0.5))
 
 
 def study_warnings(study: Study) -> list[str]:
@@ -61,7 +37,7 @@ def study_warnings(study: Study) -> list[str]:
 
 def _fixed(study: Study, comparisons: int) -> list[str]:
     alpha, n, endpoints = study.analysis.alpha, len(study.seeds), max(1, len(study.primary))
-    one, needed = seeds_for_exact_test(alpha), seeds_for_exact_test(alpha, comparisons)
+    one, needed = seeds_for_sign_test(alpha), seeds_for_sign_test(alpha, comparisons)
     if n >= needed:
         return []
     if n < one:
@@ -74,7 +50,7 @@ def _fixed(study: Study, comparisons: int) -> list[str]:
             f"{comparisons} comparisons; {needed} can"
         )
     if endpoints > 1:
-        text += f"; {seeds_for_exact_test(alpha, endpoints * comparisons)} for Holm over {endpoints} endpoints"
+        text += f"; {seeds_for_sign_test(alpha, endpoints * comparisons)} for Holm over {endpoints} endpoints"
         text += f" x {comparisons} comparisons" if comparisons > 1 else ""
     return [text]
 
@@ -82,7 +58,7 @@ def _fixed(study: Study, comparisons: int) -> list[str]:
 def _sequential(study: Study, comparisons: int) -> list[str]:
     endpoints = max(1, len(study.primary))
     tests = comparisons * endpoints
-    needed = seeds_for_e_value(study.analysis.alpha, tests)
+    needed = seeds_for_e_value(e_threshold(tests, study.analysis.alpha))
     limit = study.analysis.max_seeds
     if limit is None or limit >= needed:
         return []

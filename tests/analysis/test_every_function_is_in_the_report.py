@@ -95,7 +95,7 @@ CASES = {
     "sign_test_from_counts": Case(
         does="statistics.paired.sign_test_from_counts", shown="settings", inputs={"n_favour_B": 4, "n_used": 5}
     ),
-    "p_value_floor": Case(does="statistics.paired.p_floor", shown="settings", inputs={"n": 5}),
+    "p_value_floor": Case(does="statistics.closed_forms.p_floor", shown="settings", inputs={"n": 5}),
     "minimum_seeds": Case(does="statistics.power.minimum_seeds", shown="settings", inputs={"alpha": 0.05, "m": 2}),
     "wilcoxon_signed_rank": Case(does="statistics.paired.wilcoxon_signed_rank", shown="settings", inputs={D: GAIN}),
     "sign_flip_test": Case(does="statistics.paired.sign_flip_test", shown="settings", inputs={D: GAIN}),

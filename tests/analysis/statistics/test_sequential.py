@@ -82,3 +82,27 @@ def test_seed_differences_need_all_settings() -> None:
     a = {("x", 0): 0.1, ("y", 0): 0.2, ("x", 1): 0.3}
     b = {("x", 0): 0.2, ("y", 0): 0.5, ("x", 1): 0.4, ("y", 1): 0.4}
     assert sequential.seed_differences(b, a) == pytest.approx((0.2,))
+
+
+def split(wins: int, losses: int) -> sequential.SequentialDecision:
+    return decision([0.01] * wins + [-0.01] * losses)
+
+
+@pytest.mark.parametrize(("wins", "losses", "needed"), [(5, 0, 2), (6, 0, 1), (0, 5, 2), (0, 0, 7), (5, 1, 6)])
+def test_fewest_more_is_exact_for_a_difference(wins: int, losses: int, needed: int) -> None:
+    """Against the rule itself: that many agreeing seeds decide, one less does not."""
+    assert sequential.fewest_more(split(wins, losses)) == needed
+    more = (needed, 0) if wins >= losses else (0, needed)
+    assert split(wins + more[0], losses + more[1]).decided
+    less = (max(0, more[0] - 1), max(0, more[1] - 1))
+    assert not split(wins + less[0], losses + less[1]).decided
+
+
+def test_fewest_more_never_passes_a_decision_by_equivalence() -> None:
+    def of(n: int) -> sequential.SequentialDecision:
+        tiny = (0.001, -0.001) * n
+        stream = Stream(treatment="new", endpoint="e", differences=tiny[:n])
+        return decide_sequential([stream], alpha=0.05, margin=0.01, seeds=n, max_seeds=None)
+
+    first = next(n for n in range(1, 30) if of(n).decided)
+    assert all(n + sequential.fewest_more(of(n)) <= first for n in range(1, first))

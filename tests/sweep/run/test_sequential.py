@@ -18,7 +18,6 @@ from sweep.record.ledger import RecordedRun
 from sweep.run import sequential as module
 from sweep.run.sequential import (
     SequentialStudy,
-    fewest_more,
     seeds_after,
     seeds_so_far,
     seeds_to_add,
@@ -211,26 +210,6 @@ def test_added_seeds_leave_out_those_that_a_search_has_used(tmp_path: Path, play
 def decided_on(wins: int, losses: int, *, margin: float | None = None) -> Any:
     stream = Stream(treatment="new", endpoint=ENDPOINT, differences=(0.01,) * wins + (-0.01,) * losses)
     return decide_sequential([stream], alpha=0.05, margin=margin, seeds=wins + losses, max_seeds=None)
-
-
-@pytest.mark.parametrize(("wins", "losses", "needed"), [(5, 0, 2), (6, 0, 1), (0, 5, 2), (0, 0, 7), (5, 1, 6)])
-def test_fewest_more_is_exact_for_a_difference(wins: int, losses: int, needed: int) -> None:
-    """Against the rule itself: that many agreeing seeds decide, one less does not."""
-    assert fewest_more(decided_on(wins, losses)) == needed
-    more = (needed, 0) if wins >= losses else (0, needed)
-    assert decided_on(wins + more[0], losses + more[1]).decided
-    less = (max(0, more[0] - 1), max(0, more[1] - 1))
-    assert not decided_on(wins + less[0], losses + less[1]).decided
-
-
-def test_fewest_more_never_passes_a_decision_by_equivalence() -> None:
-    def of(n: int) -> Any:
-        tiny = (0.001, -0.001) * n
-        stream = Stream(treatment="new", endpoint=ENDPOINT, differences=tiny[:n])
-        return decide_sequential([stream], alpha=0.05, margin=0.01, seeds=n, max_seeds=None)
-
-    first = next(n for n in range(1, 30) if of(n).decided)
-    assert all(n + fewest_more(of(n)) <= first for n in range(1, first))
 
 
 @pytest.mark.parametrize(

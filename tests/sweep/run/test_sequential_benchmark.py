@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analysis.statistics.closed_forms import e_threshold
 from analysis.statistics.power import power_sign_test
-from analysis.statistics.sequential import crossing_probability, e_threshold, e_value
+from analysis.statistics.sequential import crossing_probability, e_value
 from benchmarks.sequential import cost, family_error, main
 
 

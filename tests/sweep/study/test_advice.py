@@ -1,4 +1,4 @@
-"""What a study of this size can show: against the functions of the analysis, and in the sentences that users read."""
+"""What a study of this size can show: in the sentences that users read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from analysis.statistics.paired import p_floor
-from analysis.statistics.sequential import e_value
 from sweep.study import load_study
-from sweep.study.warnings import seeds_for_e_value, seeds_for_exact_test, study_warnings
+from sweep.study.warnings import study_warnings
 from tests.sweep.studies import toy, write
 
 FOUR = [f"test/{metric}_{dim}" for metric in ("spearman", "pearson") for dim in (32, 64)]
@@ -19,24 +17,6 @@ THREE = {"a": {"loss": "angle"}, "b": {"loss": "cosent"}, "c": {"loss": "cosine"
 
 def warnings(folder: Path, study: dict[str, Any]) -> list[str]:
     return study_warnings(load_study(write(folder, study)))
-
-
-@pytest.mark.parametrize("alpha", [0.2, 0.05, 0.01, 0.001])
-@pytest.mark.parametrize("tests", [1, 2, 4, 10])
-def test_fewest_seeds_against_the_floor_of_the_analysis(alpha: float, tests: int) -> None:
-    n = seeds_for_exact_test(alpha, tests)
-    assert p_floor(n) * tests <= alpha < p_floor(n - 1) * tests
-
-
-@pytest.mark.parametrize("tests", [1, 4])
-def test_fewest_seeds_against_the_e_value_of_the_analysis(tests: int) -> None:
-    n = seeds_for_e_value(0.05, tests)
-    assert e_value(n, 0) >= tests / 0.05 > e_value(n - 1, 0)
-
-
-def test_known_numbers() -> None:
-    assert (seeds_for_exact_test(0.05), seeds_for_exact_test(0.05, 4)) == (6, 8)
-    assert seeds_for_e_value(0.05) == 7
 
 
 def test_five_seeds(tmp_path: Path) -> None:
