@@ -6,7 +6,7 @@ Standard library only, so that whoever writes results and whoever reads them can
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 SCHEMA_VERSION: Final = "1"
 
@@ -88,6 +88,12 @@ def prediction_column(dim: int) -> str:
     """Column of the Parquet predictions that holds the cosine at one dim."""
     return f"cosine_{dim}"
 
+
+# -- AnglE -----------------------------------------------------------------------------------------------------
+AngleLayout = Literal["chunked", "interleaved", "interleaved_swapped"]
+"""How AnglE reads an embedding of d numbers as d/2 complex ones: `chunked` (the library's) pairs index i with
+i + d/2, `interleaved` 2i with 2i + 1; `interleaved_swapped` the same with the parts exchanged."""
+ANGLE_LAYOUTS: Final[tuple[AngleLayout, ...]] = get_args(AngleLayout)
 
 # -- metrics ---------------------------------------------------------------------------------------------------
 CORRELATIONS: Final = ("spearman", "pearson")

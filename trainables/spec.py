@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from analysis.schema import AngleLayout
 from trainables.training_fields import ALWAYS_RECORDED, TRAINING_FIELDS, validate_training
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ TRAINABLE_NAMES = (BUILTIN_TRAINABLE, "noop", "closed-form")
 """What may be named without an import path; trainables.registry says where each lives."""
 TOY_MODELS = ("toy", "toy-random")
 BUILTIN_DATA = ("jsts", "stsb-en", "toy")
-ANGLE_LAYOUTS = ("chunked", "interleaved", "interleaved_swapped")
 SPLITS = ("train", "validation", "test")
 EVALUATION_SPLITS = ("validation", "test")
 
@@ -109,7 +109,7 @@ class LossSpec(_Frozen):
 
     name: str = Field(min_length=1)
     """`angle`, `cosent`, `cosine`, any sentence-transformers loss class, or `module:Class`."""
-    layout: Literal["chunked", "interleaved", "interleaved_swapped"] | None = None
+    layout: AngleLayout | None = None
     """How AnglE splits an embedding into real and imaginary part; only for `angle` (default chunked)."""
     weight: Annotated[Number, AfterValidator(_does_something)] = 1.0
     """Factor of this term in the sum; not 0."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from analysis.results.model import CellRecord
-
-LAYOUTS = ("chunked", "interleaved", "interleaved_swapped")
+from analysis.schema import ANGLE_LAYOUTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ def role(layout: str, index: int, dim: int) -> tuple[str, int]:
     Raises:
         ValueError: an unknown layout, an odd dim, an index outside the dim.
     """
-    if layout not in LAYOUTS or dim % 2 or not 0 <= index < dim:
+    if layout not in ANGLE_LAYOUTS or dim % 2 or not 0 <= index < dim:
         raise ValueError(f"no role for layout {layout!r}, index {index}, dim {dim}")
     if layout == "chunked":
         half = dim // 2
@@ -106,7 +105,7 @@ def angle_roles(cells: Iterable[CellRecord]) -> AngleRoles | None:
     if not layouts:
         return None
     rows = []
-    for layout in LAYOUTS:
+    for layout in ANGLE_LAYOUTS:
         if layout in layouts:
             counts = role_counts(layout, dims)
             rows.append(

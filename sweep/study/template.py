@@ -8,12 +8,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.schema import ANGLE_LAYOUTS
 from sweep.errors import SweepError
 from sweep.study import load_study
 from sweep.study.fields import suggestion
-from trainables.spec import ANGLE_LAYOUTS, TOY_MODELS
+from trainables.spec import TOY_MODELS
 
-PRESETS = {
+PRESETS: dict[str, str] = {
     **{layout: f"{{loss: angle, layout: {layout}}}" for layout in ANGLE_LAYOUTS},
     "cosent": "{loss: cosent}",
     "cosine": "{loss: cosine}",

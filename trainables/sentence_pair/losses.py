@@ -9,8 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -18,6 +17,7 @@ from sentence_transformers.sentence_transformer import losses as library
 from sentence_transformers.util import pairwise_angle_sim
 from torch import Tensor, nn
 
+from analysis.schema import AngleLayout
 from trainables.errors import InputError
 from trainables.spec import LossSpec, TrainSpec
 from trainables.user_code import is_import_path, load_object
@@ -30,10 +30,6 @@ IN_BATCH: Final = ("MultipleNegativesRankingLoss", "MultipleNegativesSymmetricRa
 POSITIVE_FROM: Final = "positive_from"
 """Our argument of the in-batch losses: pairs with at least this label (0..1) are the positive ones."""
 EMBEDDING = "sentence_embedding"
-
-Layout = Literal["chunked", "interleaved", "interleaved_swapped"]
-"""How AnglE reads an embedding as complex numbers: `chunked` (the library's) pairs index i with i + d/2,
-`interleaved` 2i with 2i + 1."""
 
 
 # -- Losses on embeddings that are already there ----------------------------------------------------------------------
@@ -112,72 +108,11 @@ class PositivesOnly(nn.Module):
         return value
 
 
-# -- AnglE: which indices pair at which size --------------------------------------------------------------------------
+# -- AnglE: the layouts -----------------------------------------------------------------------------------------------
 
 
 # Matryoshka training applies the loss at several sizes d: under chunking an index changes its partner, and some
-# their role, from size to size; interleaved, none does.
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexRoles:
-    """How one index of the embedding is used over all trained sizes."""
-
-    index: int
-    real: int
-    """At how many sizes it is a real part."""
-    imaginary: int
-    """At how many sizes it is an imaginary part."""
-    partners: tuple[int, ...]
-    """The indices it is paired with, ascending."""
-
-
-def index_pairs(dim: int, layout: Layout) -> tuple[tuple[int, int], ...]:
-    """(real, imaginary) index of each complex number at one size.
-
-    Raises:
-        ValueError: the size is odd or not positive.
-    """
-    if dim < 2 or dim % 2:
-        raise ValueError(f"dim: {dim} is not valid; AnglE pairs indices, so a size must be even and at least 2")
-    half = dim // 2
-    if layout == "chunked":
-        return tuple((i, i + half) for i in range(half))
-    if layout == "interleaved":
-        return tuple((2 * i, 2 * i + 1) for i in range(half))
-    if layout == "interleaved_swapped":
-        return tuple((2 * i + 1, 2 * i) for i in range(half))
-    raise ValueError(f"layout: {layout!r} is not valid; one of chunked, interleaved, interleaved_swapped")
-
-
-def index_roles(dims: Sequence[int], layout: Layout) -> tuple[IndexRoles, ...]:
-    """For each index below the largest size: its roles and partners over all sizes.
-
-    Args:
-        dims: Sizes at which the loss is computed, each even.
-        layout: A layout of AnglE.
-
-    Returns:
-        One entry per index, ascending.
-    """
-    real: dict[int, int] = {}
-    imaginary: dict[int, int] = {}
-    partners: dict[int, set[int]] = {}
-    for dim in dims:
-        for r, i in index_pairs(dim, layout):
-            real[r] = real.get(r, 0) + 1
-            imaginary[i] = imaginary.get(i, 0) + 1
-            partners.setdefault(r, set()).add(i)
-            partners.setdefault(i, set()).add(r)
-    return tuple(
-        IndexRoles(
-            index=index,
-            real=real.get(index, 0),
-            imaginary=imaginary.get(index, 0),
-            partners=tuple(sorted(partners.get(index, ()))),
-        )
-        for index in range(max(dims, default=0))
-    )
+# their role, from size to size; interleaved, none does (analysis.comparing.angle_roles has the rule, index by index).
 
 
 def interleave_to_chunks(embeddings: Tensor) -> Tensor:
@@ -211,7 +146,7 @@ class InterleavedAnglELoss(library.CoSENTLoss):
 # -- From the spec to a loss ------------------------------------------------------------------------------------------
 
 
-def _angle(model: SentenceTransformer, layout: Layout | None, **args: Any) -> nn.Module:
+def _angle(model: SentenceTransformer, layout: AngleLayout | None, **args: Any) -> nn.Module:
     if layout in (None, "chunked"):
         return library.AnglELoss(model, **args)
     return InterleavedAnglELoss(model, swapped=layout == "interleaved_swapped", **args)

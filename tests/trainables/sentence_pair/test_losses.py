@@ -9,6 +9,8 @@ from sentence_transformers.sentence_transformer import losses as library
 from sentence_transformers.sentence_transformer.modules import Dense
 from sentence_transformers.util import pairwise_angle_sim
 
+from analysis import schema
+from analysis.comparing.angle_roles import role, role_counts
 from tests.trainables.conftest import toy_spec
 from trainables.errors import InputError
 from trainables.sentence_pair.losses import (
@@ -18,8 +20,6 @@ from trainables.sentence_pair.losses import (
     build_loss,
     check_losses,
     embeddings_given,
-    index_pairs,
-    index_roles,
     interleave_to_chunks,
     interleaved_angle_sim,
     interleaved_swapped_angle_sim,
@@ -158,34 +158,32 @@ def test_dim_above_the_model(model: SentenceTransformer) -> None:
         build_loss(model, spec_of({"name": "cosent"}, dims=(4, 16)))
 
 
-def test_interleaved_keeps_role_and_partner_at_every_size() -> None:
-    dims = (4, 8, 16)
-    for role in index_roles(dims, "interleaved"):
-        sizes = sum(role.index < dim for dim in dims)
-        assert len(role.partners) == 1
-        assert role.partners == (role.index ^ 1,)
-        assert (role.real, role.imaginary) == ((sizes, 0) if role.index % 2 == 0 else (0, sizes))
+@pytest.mark.parametrize("layout", schema.ANGLE_LAYOUTS)
+def test_the_layouts_are_those_of_the_reports_role_table(
+    model: SentenceTransformer, batch: tuple[torch.Tensor, ...], layout: schema.AngleLayout
+) -> None:
+    """The library's chunked AnglE, on columns moved to where `role` says their parts are, is the layout's loss."""
+    x, y, labels = batch
+    roles = [role(layout, index, 12) for index in range(12)]
+    real = [index for index, (part, _) in enumerate(roles) if part == "real"]
+    columns = real + [roles[index][1] for index in real]
+    assert sorted(columns) == list(range(12))
+    ours = build_loss(model, spec_of({"name": "angle", "layout": layout}, dims=(12,)))
+    theirs = library.AnglELoss(model)
+    moved = x[:, columns], y[:, columns], labels
+    torch.testing.assert_close(value_of(model, ours, batch), value_of(model, theirs, moved))
 
 
-def test_swapped_exchanges_the_roles() -> None:
-    plain, swapped = (index_roles((4, 8), layout) for layout in ("interleaved", "interleaved_swapped"))
-    assert [(one.imaginary, one.real) for one in plain] == [(one.real, one.imaginary) for one in swapped]
+def test_roles_over_several_sizes() -> None:
+    """Per index: times real, times imaginary, number of partners."""
+    for index, counts in enumerate(role_counts("interleaved", (4, 8, 16))):
+        sizes = sum(index < dim for dim in (4, 8, 16))
+        assert counts == ((sizes, 0, 1) if index % 2 == 0 else (0, sizes, 1))
+    chunked = role_counts("chunked", (4, 8, 16))
+    assert chunked[2] == (2, 1, 3)  # imaginary at 4 (with 0), real at 8 (with 6) and at 16 (with 10)
+    assert chunked[15] == (0, 1, 1)
 
 
-def test_chunked_changes_roles_and_partners() -> None:
-    roles = index_roles((4, 8, 16), "chunked")
-    # Index 2: imaginary at 4 (with 0), real at 8 (with 6) and at 16 (with 10).
-    assert (roles[2].real, roles[2].imaginary, roles[2].partners) == (2, 1, (0, 6, 10))
-    assert any(role.real and role.imaginary for role in roles)
-    assert (roles[15].real, roles[15].imaginary, roles[15].partners) == (0, 1, (7,))
-
-
-@pytest.mark.parametrize("layout", ["chunked", "interleaved", "interleaved_swapped"])
-def test_every_index_is_used_once_per_size(layout: str) -> None:
-    used = [index for pair in index_pairs(10, layout) for index in pair]  # type: ignore[arg-type]
-    assert sorted(used) == list(range(10))
-
-
-def test_odd_size() -> None:
-    with pytest.raises(ValueError, match="dim: 7 is not valid"):
-        index_pairs(7, "chunked")
+def test_no_roles_at_an_odd_size() -> None:
+    with pytest.raises(ValueError, match="dim 7"):
+        role("chunked", 0, 7)
