@@ -92,6 +92,20 @@ def cell_tags(study: str, cell: Cell) -> dict[str, str]:
     }
 
 
+def attempt_tags(study: str, cell: Cell, *, attempt: int, owner: str, launch: str) -> dict[str, str]:
+    """The tags of a cell's run, with which attempt it is.
+
+    Args:
+        study: Its name.
+        cell: The cell.
+        attempt: 1 for the first.
+        owner: The driver that launched it.
+        launch: Random id of the attempt.
+    """
+    own = {schema.TAG_ATTEMPT: str(attempt), schema.TAG_OWNER: owner, schema.TAG_LAUNCH: launch}
+    return {**cell_tags(study, cell), **own}
+
+
 def cell_params(cell: Cell) -> dict[str, str]:
     """The flat resolved spec as MLflow params (text)."""
     return {name: _param(value) for name, value in cell.spec.flat().items()}

@@ -14,7 +14,7 @@ from typing import Final
 
 from analysis import schema
 from sweep.errors import SweepError, TrackingUnavailable
-from sweep.record.recording import cell_tags, failure_recording
+from sweep.record.recording import attempt_tags, failure_recording
 from sweep.record.spool import Spool
 from sweep.record.tracking import CellRun, Tracking
 from sweep.run.cell_queue import CellQueue
@@ -189,12 +189,7 @@ class Finisher:
 
     def _record_failure(self, work: Assignment, outcome: Outcome) -> str:
         place, cell = self._place, work.cell
-        tags = {
-            **cell_tags(place.study, cell),
-            schema.TAG_ATTEMPT: str(work.attempt),
-            schema.TAG_OWNER: place.owner,
-            schema.TAG_LAUNCH: work.launch,
-        }
+        tags = attempt_tags(place.study, cell, attempt=work.attempt, owner=place.owner, launch=work.launch)
         run = (
             CellRun(run_id=outcome.run_id, artifact_uri=self._tracking.artifact_uri(outcome.run_id))
             if outcome.run_id is not None

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from analysis import schema
 from sweep.console import one_line
 from sweep.errors import SweepError
-from sweep.record.recording import Recording, cell_tags, failure_recording, recording_of
+from sweep.record.recording import Recording, attempt_tags, failure_recording, recording_of
 from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
 from sweep.study.cells import Cell
@@ -162,12 +162,9 @@ class CellWorker:
         return trainable(spec, report)
 
     def _tags(self, work: Assignment) -> dict[str, str]:
-        return {
-            **cell_tags(self.place.study, work.cell),
-            schema.TAG_ATTEMPT: str(work.attempt),
-            schema.TAG_OWNER: self.place.owner,
-            schema.TAG_LAUNCH: work.launch,
-        }
+        return attempt_tags(
+            self.place.study, work.cell, attempt=work.attempt, owner=self.place.owner, launch=work.launch
+        )
 
     def _create(self, work: Assignment, tracking: Tracking) -> CellRun:
         place = self.place
