@@ -55,6 +55,25 @@ TAG_DESCRIPTION: Final = "mlflow.note.content"
 """On the study run: Markdown that the UI shows. The paragraph that begins with VERDICT_HEADING is the analysis'."""
 VERDICT_HEADING: Final = "**Verdict.**"
 
+# -- fingerprint: what must be equal between the two cells of a pair -----------------------------------------------
+FINGERPRINT_INITIAL_WEIGHTS: Final = "initial_weights"
+FINGERPRINT_EXAMPLE_ORDER: Final = "example_order"
+FINGERPRINT_DATA: Final = "data"
+FINGERPRINT_SOFTWARE: Final = "software"
+FINGERPRINT_DTYPE: Final = "dtype"
+FINGERPRINT_DEVICE: Final = "device"
+FINGERPRINT_TF32: Final = "tf32"
+FINGERPRINT_DETERMINISTIC: Final = "deterministic"
+FINGERPRINT_INSTRUCTION_SET: Final = "instruction_set"
+FINGERPRINT_THREADS: Final = "threads"
+FINGERPRINT_FIELDS: Final = (
+    FINGERPRINT_INITIAL_WEIGHTS, FINGERPRINT_EXAMPLE_ORDER, FINGERPRINT_DATA, FINGERPRINT_SOFTWARE,
+    FINGERPRINT_DTYPE, FINGERPRINT_DEVICE, FINGERPRINT_TF32, FINGERPRINT_DETERMINISTIC,
+    FINGERPRINT_INSTRUCTION_SET, FINGERPRINT_THREADS,
+)  # fmt: skip
+"""What the built-in trainables record; TF32 and determinism on a GPU only, instruction set and threads on a CPU only.
+A trainable of one's own may record others: they must be equal whatever the variants declare."""
+
 KIND_STUDY: Final = "study"
 KIND_CELL: Final = "cell"
 KIND_SEARCH: Final = "search"

@@ -17,6 +17,14 @@ from typing import Annotated, Final, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from analysis.schema import (
+    FINGERPRINT_DATA,
+    FINGERPRINT_DEVICE,
+    FINGERPRINT_DTYPE,
+    FINGERPRINT_EXAMPLE_ORDER,
+    FINGERPRINT_INITIAL_WEIGHTS,
+    FINGERPRINT_SOFTWARE,
+)
 from trainables.errors import CollapsedModel, InputError, NonFiniteLoss, NonFiniteScore, OutOfGpuMemory
 from trainables.spec import DatasetRecord, Predictions, Progress, Report, TrainResult, TrainSpec
 
@@ -114,12 +122,12 @@ def _key(*parts: object) -> np.random.Generator:
 
 def _fingerprint(spec: TrainSpec, data: str) -> dict[str, str]:
     return {
-        "initial_weights": "none",
-        "example_order": hashlib.sha256(f"order {spec.seed}".encode()).hexdigest(),
-        "data": data,
-        "software": "synthetic",
-        "device": "cpu",
-        "dtype": "float64",
+        FINGERPRINT_INITIAL_WEIGHTS: "none",
+        FINGERPRINT_EXAMPLE_ORDER: hashlib.sha256(f"order {spec.seed}".encode()).hexdigest(),
+        FINGERPRINT_DATA: data,
+        FINGERPRINT_SOFTWARE: "synthetic",
+        FINGERPRINT_DEVICE: "cpu",
+        FINGERPRINT_DTYPE: "float64",
     }
 
 

@@ -17,24 +17,23 @@ from analysis.statistics.paired import TIE_TOLERANCE
 SEED_FIELD = "seed"
 
 # Which fingerprint keys a declared field may change. Everything else must agree inside a pair.
-# Keys match whole names, or a prefix that ends in a colon (`module:`); fields match themselves and what is below them.
+# Fields match themselves and what is below them.
 AFFECTED_KEYS: Mapping[str, tuple[str, ...]] = {
-    "model.name": ("initial_weights", "model", "model_digest"),
-    "model.revision": ("initial_weights", "model", "model_digest"),
-    "model.dtype": ("initial_weights", "dtype"),
-    "data": ("data", "example_order"),
-    "loss": ("module:", "source", "loss_weights"),
-    "trainable": ("initial_weights", "example_order", "module:", "source"),
-    "options": ("initial_weights", "example_order", "module:", "source"),
-    "options.deterministic": ("deterministic",),
+    "model.name": (schema.FINGERPRINT_INITIAL_WEIGHTS,),
+    "model.revision": (schema.FINGERPRINT_INITIAL_WEIGHTS,),
+    "model.dtype": (schema.FINGERPRINT_INITIAL_WEIGHTS, schema.FINGERPRINT_DTYPE),
+    "data": (schema.FINGERPRINT_DATA, schema.FINGERPRINT_EXAMPLE_ORDER),
+    "trainable": (schema.FINGERPRINT_INITIAL_WEIGHTS, schema.FINGERPRINT_EXAMPLE_ORDER),
+    "options": (schema.FINGERPRINT_INITIAL_WEIGHTS, schema.FINGERPRINT_EXAMPLE_ORDER),
+    "options.deterministic": (schema.FINGERPRINT_DETERMINISTIC,),
     # How many examples are drawn depends on these; on the batch size only where `_sets_order` says so.
-    "epochs": ("example_order",),
-    "max_steps": ("example_order",),
-    "batch_sampler": ("example_order",),
-    "dataloader_drop_last": ("example_order",),
-    "bf16": ("dtype",),
-    "fp16": ("dtype",),
-    "tf32": ("dtype", "tf32"),
+    "epochs": (schema.FINGERPRINT_EXAMPLE_ORDER,),
+    "max_steps": (schema.FINGERPRINT_EXAMPLE_ORDER,),
+    "batch_sampler": (schema.FINGERPRINT_EXAMPLE_ORDER,),
+    "dataloader_drop_last": (schema.FINGERPRINT_EXAMPLE_ORDER,),
+    "bf16": (schema.FINGERPRINT_DTYPE,),
+    "fp16": (schema.FINGERPRINT_DTYPE,),
+    "tf32": (schema.FINGERPRINT_DTYPE, schema.FINGERPRINT_TF32),
 }
 
 
@@ -199,10 +198,10 @@ def may_differ(key: str, fields: Iterable[str], resolved: Sequence[Mapping[str, 
         resolved: All fields of each of the two cells, defaults left out.
     """
     for field in fields:
-        if key == "example_order" and any(_sets_order(field, own) for own in resolved):
+        if key == schema.FINGERPRINT_EXAMPLE_ORDER and any(_sets_order(field, own) for own in resolved):
             return True
         for owner, keys in AFFECTED_KEYS.items():
-            if _below(field, (owner,)) and any(key == k or (k.endswith(":") and key.startswith(k)) for k in keys):
+            if key in keys and _below(field, (owner,)):
                 return True
     return False
 

@@ -15,7 +15,7 @@ from sweep.study.cells import Cell, cell_key
 if TYPE_CHECKING:
     from sweep.study import Study
 
-SOFTWARE = schema.TAG_FINGERPRINT_PREFIX + "software"
+SOFTWARE = schema.TAG_FINGERPRINT_PREFIX + schema.FINGERPRINT_SOFTWARE
 
 
 @dataclass(frozen=True, kw_only=True)

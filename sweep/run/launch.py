@@ -184,7 +184,7 @@ class Launch:
             with self._backend.session(request) as session:
                 self._interrupts.install()  # the backend may have taken SIGTERM for itself
                 preflight.check_tracking(self._tracking.uri, nodes=session.machines)
-                device = schema.TAG_FINGERPRINT_PREFIX + "device"
+                device = schema.TAG_FINGERPRINT_PREFIX + schema.FINGERPRINT_DEVICE
                 finished = [run for run in self._runs if run.status == "FINISHED"]
                 session.check_machines([run.tags[device] for run in finished if device in run.tags], say)
                 self._check_other_drivers()  # again: starting takes seconds

@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
+from analysis.schema import (
+    FINGERPRINT_DETERMINISTIC,
+    FINGERPRINT_DEVICE,
+    FINGERPRINT_DTYPE,
+    FINGERPRINT_INSTRUCTION_SET,
+    FINGERPRINT_SOFTWARE,
+    FINGERPRINT_TF32,
+    FINGERPRINT_THREADS,
+)
 from trainables.runtime import instruction_set
 
 if TYPE_CHECKING:
@@ -46,13 +55,16 @@ def data_digest(pairs: dict[str, Pairs]) -> str:
 def environment(dtype: str, *, deterministic: bool = False) -> dict[str, str]:
     """Software versions, device and number type of this process; on a CPU its instruction set and threads too."""
     versions = " ".join(f"{name}={metadata.version(name)}" for name in _SOFTWARE)
-    found = {"software": f"python={platform.python_version()} {versions}", "dtype": dtype}
+    found = {
+        FINGERPRINT_SOFTWARE: f"python={platform.python_version()} {versions}",
+        FINGERPRINT_DTYPE: dtype,
+    }
     if torch.cuda.is_available():
-        found["device"] = torch.cuda.get_device_name(torch.cuda.current_device())
-        found["tf32"] = str(torch.backends.cuda.matmul.allow_tf32).lower()
-        found["deterministic"] = str(deterministic).lower()
+        found[FINGERPRINT_DEVICE] = torch.cuda.get_device_name(torch.cuda.current_device())
+        found[FINGERPRINT_TF32] = str(torch.backends.cuda.matmul.allow_tf32).lower()
+        found[FINGERPRINT_DETERMINISTIC] = str(deterministic).lower()
     else:
-        found["device"] = "cpu"
-        found["instruction_set"] = instruction_set()
-        found["threads"] = str(torch.get_num_threads())
+        found[FINGERPRINT_DEVICE] = "cpu"
+        found[FINGERPRINT_INSTRUCTION_SET] = instruction_set()
+        found[FINGERPRINT_THREADS] = str(torch.get_num_threads())
     return found

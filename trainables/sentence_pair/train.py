@@ -12,6 +12,11 @@ from typing import Any
 import torch
 from transformers import set_seed
 
+from analysis.schema import (
+    FINGERPRINT_DATA,
+    FINGERPRINT_EXAMPLE_ORDER,
+    FINGERPRINT_INITIAL_WEIGHTS,
+)
 from trainables import runtime
 from trainables.data.load import Pairs, load_split, splits_of
 from trainables.encoder.models import LoadedModel, layer_count, load_model, parameters_per_token
@@ -104,9 +109,9 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
         scores=scores,
         predictions=predictions,
         fingerprint={
-            "initial_weights": initial_weights,
-            "example_order": fingerprint.order_digest(pairs["train"].ids[row] for row in consumed),
-            "data": fingerprint.data_digest(pairs),
+            FINGERPRINT_INITIAL_WEIGHTS: initial_weights,
+            FINGERPRINT_EXAMPLE_ORDER: fingerprint.order_digest(pairs["train"].ids[row] for row in consumed),
+            FINGERPRINT_DATA: fingerprint.data_digest(pairs),
             **fingerprint.environment(_number_type(spec), deterministic=options.deterministic),
         },
         times={"load_s": trained - started, "train_s": evaluated - trained, "eval_s": ended - evaluated},
