@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from analysis.files import write_atomically
 from benchmarks import evaluation, overhead, steady, study, utilisation
 from benchmarks.work import prepare
 
@@ -74,14 +75,7 @@ def main() -> None:
         print(f"{name}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
         print(sections[-1], flush=True)
         if options.out is not None:
-            _write(options.out, "## Measured\n\n" + "\n".join(sections))
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+            write_atomically(options.out, ("## Measured\n\n" + "\n".join(sections)).encode())
 
 
 if __name__ == "__main__":

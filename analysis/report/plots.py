@@ -19,6 +19,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparing.findings import AcrossEndpoint, EndpointFinding
+from analysis.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,7 +218,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     out = []
     for ending in ("png", "svg"):
         path = folder / f"{name}.{ending}"
-        path.write_bytes(_rendered(figure, ending))
+        write_atomically(path, _rendered(figure, ending))
         out.append(path)
     return out
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import schema
 from analysis.errors import ResultsError
+from analysis.files import written_atomically
 from analysis.plan import AnalysisPlan
 from analysis.results.model import CellRecord, HistoryEntry, PredictionTable, Problem, Results
 from analysis.results.runs import table
@@ -33,15 +34,13 @@ def write_archive(results: Results, path: Path, splits: list[str]) -> None:
     """
     import pyarrow.parquet as pq
 
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        arrow_schema = _arrow_schema(_study_metadata(results))
-        with pq.ParquetWriter(temporary, arrow_schema, compression="zstd") as writer:
-            for group in _groups(results, splits):
-                writer.write_table(_group_table(group, arrow_schema))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    arrow_schema = _arrow_schema(_study_metadata(results))
+    with (
+        written_atomically(path) as temporary,
+        pq.ParquetWriter(temporary, arrow_schema, compression="zstd") as writer,
+    ):
+        for group in _groups(results, splits):
+            writer.write_table(_group_table(group, arrow_schema))
 
 
 def read_archive(path: Path, study: str | None = None) -> Results:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from analysis.files import write_atomically
 from trainables.downloads import cache_folder
 from trainables.errors import InputError
 from trainables.locations import ModelLocation, locate_model
@@ -65,9 +65,7 @@ def fetch_model(spec: TrainSpec) -> None:
                 allowed=f"cannot be downloaded to this machine ({why})",
             ) from error
         # Only now: a download that was cut short leaves a folder, but no note.
-        temporary = note.with_suffix(f".{os.getpid()}")
-        temporary.write_text(folder, encoding="utf-8")
-        temporary.replace(note)
+        write_atomically(note, folder.encode())
 
 
 def fetched_folder(location: ModelLocation, revision: str | None) -> Path | None:
