@@ -143,9 +143,9 @@ def report(
         made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
     _print_report(made, kind, full=full)
     if results_file is None and Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
-        from analysis.comparing.file_plan import differences
+        from analysis.comparing.plan_in_force import file_differences
 
-        for line in differences(Path(str(study)), made.findings.plan.declared):
+        for line in file_differences(Path(str(study)), made.findings.plan.declared):
             click.echo(f"note: {line}", err=True)
     if output is not None:
         written = made.write(output)
@@ -188,9 +188,9 @@ def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path
       analysis export my-study --output my-study.parquet
       analysis export on-jsts on-stsb --output both.parquet
     """
-    from analysis.results.exporting import export_results
     from analysis.results.load import load
     from analysis.results.merging import together
+    from analysis.results.parquet import export_results
 
     if not studies and not files:
         raise click.UsageError("Give STUDY (a study file or an experiment's name), or --results FILE.")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import PlanError
-from analysis.report import numbers
-from analysis.report.document import Bullets, Column, Document, Section, Table
+from analysis.report.document import NONE, Bullets, Column, Document, Section, Table
 from analysis.results.model import Results
 from analysis.statistics import power
 
@@ -108,7 +107,7 @@ class PowerAnswer:
             line = [row.assumption, row.test, _count(row.seeds), _count(row.always)]
             line += [f"{row.power_at[n]:.2f}" for n in SHOWN_SEEDS]
             if costs:
-                line += [_count(row.cells), numbers.NONE if row.device_hours is None else f"{row.device_hours:.1f}"]
+                line += [_count(row.cells), NONE if row.device_hours is None else f"{row.device_hours:.1f}"]
             cells.append(tuple(line))
         left = ("assumption", "test")
         table = Table(
@@ -275,4 +274,4 @@ def _load(source: str, tracking_uri: str | None) -> Results:
 
 
 def _count(value: Any) -> str:
-    return numbers.NONE if value is None else str(value)
+    return NONE if value is None else str(value)

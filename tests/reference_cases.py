@@ -15,7 +15,7 @@ import numpy as np
 from analysis.comparing import pairing, verdict
 from analysis.statistics import across_settings as settings
 from analysis.statistics import correlations as dependent
-from analysis.statistics import crossed, equivalence, influence, joint, meta, paired, power, sequential
+from analysis.statistics import crossed, equivalence, influence, joint, paired, power, sequential
 from analysis.statistics import friedman as variants
 
 SEED = 20_240_229
@@ -189,7 +189,7 @@ def dependent_correlations(i: Inputs) -> dict[str, Any]:
 
 
 def meta_analysis(i: Inputs) -> dict[str, Any]:
-    m = meta.meta_analysis(_numbers(i["effects"]), _numbers(i["variances"]))
+    m = settings.meta_analysis(_numbers(i["effects"]), _numbers(i["variances"]))
     out: dict[str, Any] = {
         "fixed": m.fixed, "Q": m.q, "Q_p": m.q_p, "I2": m.i2,
         "tau2_dl": m.tau2_dl, "tau2_pm": m.tau2_pm, "tau2_reml": m.tau2_reml,

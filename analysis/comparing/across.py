@@ -30,7 +30,6 @@ from analysis.statistics import across_settings as settings
 from analysis.statistics import paired, sequential
 from analysis.statistics.crossed import crossed_over_settings
 from analysis.statistics.joint import FamilyMember, joint_sign_flip
-from analysis.statistics.meta import meta_analysis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +261,7 @@ def _meta(differences: Sequence[paired.Floats], *, fixed: bool) -> MetaAnalysis 
     known = [x for x in differences if x.size >= 2]
     if len(known) < 2:
         return None
-    m = meta_analysis(settings.mean_by_setting(known), settings.variance_of_means(known))
+    m = settings.meta_analysis(settings.mean_by_setting(known), settings.variance_of_means(known))
     return MetaAnalysis(
         fixed=m.fixed,
         q=m.q,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis import schema
-from analysis.comparing.example_influence import ExampleStore, PairInfluence
+from analysis.comparing.example_influence import ExampleStore, PairInfluence, one_pair
 from analysis.comparing.findings import (
     CrossedFinding,
     EndpointFinding,
@@ -16,7 +16,6 @@ from analysis.comparing.findings import (
     OnePairFinding,
     PlanUsed,
 )
-from analysis.comparing.one_pair import one_pair
 from analysis.comparing.pairing import PairedScores
 from analysis.comparing.verdict import Criteria, Evidence, Side
 from analysis.comparing.wording import exploratory_sentence

@@ -137,7 +137,7 @@ CASES = {
         inputs={"r_label_A": 0.5, "r_label_B": 0.6, "r_A_B": 0.7, "n": 50},
     ),
     "meta_analysis": Case(
-        does="statistics.meta.meta_analysis",
+        does="statistics.across_settings.meta_analysis",
         shown="settings",
         inputs={"effects": [0.1, 0.3], "variances": [0.01, 0.02]},
     ),
