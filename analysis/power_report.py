@@ -181,8 +181,6 @@ def _effect_rows(
     label: str, effect: float, sd: float, question: PowerQuestion, alpha: float, seconds: dict[str, list[float]]
 ) -> list[PlanRow]:
     advice = power.from_effect(effect, sd, alpha=alpha, power=question.wanted)
-    if advice.dz is None or advice.p_win is None:
-        return []
     by_t = {n: power.power_t(advice.dz, n, alpha=alpha) for n in CURVE_SEEDS}
     rows = [_row(label, "t", advice.seeds_t, advice.seeds_t, by_t, question, seconds)]
     if 0.5 < advice.p_win < 1:

@@ -25,8 +25,6 @@ TAG_FIRST_VARIANT: Final = "sweep.first_variant"
 TAG_SEED: Final = "sweep.seed"
 TAG_SETTING: Final = "sweep.setting"
 """The setting's label; which cells share a setting is derived from the resolved specs, not from it."""
-NAME_TAGS: Final = (TAG_VARIANT, TAG_SETTING)
-"""What changes when a variant or a setting is renamed; nothing else does."""
 TAG_VARIANT_FIELDS: Final = "sweep.variant_fields"
 """JSON list of the flat spec fields that this cell's variant declares (and so may differ inside a pair)."""
 TAG_FIELDS: Final = "sweep.fields"

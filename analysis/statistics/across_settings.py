@@ -39,24 +39,13 @@ def seed_weights(settings: Sequence[Mapping[int, float]]) -> tuple[float, ...]:
     return tuple(seed_contributions([dict.fromkeys(s, 1.0) for s in settings]).values())
 
 
-def pooled_sign_flip(
-    differences_by_setting: Sequence[ArrayLike], *, shared_seeds: bool, rng: Random | None = None
-) -> SignFlip:
+def pooled_by_seed(settings: Sequence[Mapping[int, float]], *, rng: Random | None = None) -> SignFlip:
     """Sign-flip test on the unweighted mean of setting means.
 
-    With `shared_seeds` position i is the same seed in every setting and is flipped in all of them at once;
-    without, every entry is a seed of its own.
+    Args:
+        settings: Per setting: seed -> difference; a seed of several settings is flipped in all of them at once.
+        rng: Needed above 16 distinct seeds.
     """
-    arrays = [np.asarray(a, dtype=np.float64).ravel() for a in differences_by_setting]
-    offset, settings = 0, []
-    for array in arrays:
-        settings.append({i + offset: float(v) for i, v in enumerate(array) if np.isfinite(v)})
-        offset += 0 if shared_seeds else array.size
-    return pooled_by_seed(settings, rng=rng)
-
-
-def pooled_by_seed(settings: Sequence[Mapping[int, float]], *, rng: Random | None = None) -> SignFlip:
-    """The same from seed -> difference per setting: a seed of several settings is flipped in all of them."""
     return sign_flip_test(list(seed_contributions(settings).values()), rng=rng)
 
 

@@ -121,13 +121,6 @@ def sign_test_from_counts(wins: int, n_used: int, alternative: Alternative = "tw
     return min(1.0, 2 * float(special.bdtr(min(wins, n_used - wins), n_used, 0.5)))
 
 
-def sign_test_log10(wins: int, n_used: int) -> float:
-    """log10 of the two-sided p, also where p itself is too small for a float."""
-    tail = np.arange(min(wins, n_used - wins) + 1)
-    log_p = math.log(2) + float(special.logsumexp(stats.binom.logpmf(tail, n_used, 0.5))) if n_used else 0.0
-    return min(0.0, log_p) / math.log(10)
-
-
 def sign_test(
     d: ArrayLike,
     *,

@@ -117,35 +117,21 @@ def _smallest_n(alpha: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PilotAdvice:
-    """Seeds from a pilot's spread, for an effect that one wants to be able to see."""
+class EffectAdvice:
+    """Seeds for an effect that one wants to be able to see."""
 
-    n_pilot: int
-    sd: float | None
-    effect: float
-    dz: float | None
+    dz: float
+    """Effect over sd."""
     seeds_t: int | None
-    """80% power of the paired t test at `effect` with the pilot's sd."""
-    seeds_sign: int | None
-    """The same for the sign test, at the win rate that a normal with this dz has."""
-    p_win: float | None
+    """For the wanted power of the paired t test; None: more than are searched."""
+    p_win: float
+    """The win rate that normal differences with this dz have."""
 
 
-def from_effect(effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8, n_pilot: int = 0) -> PilotAdvice:
-    """Seeds for an effect against the sd of paired differences, both in units of the score."""
-    if not sd > 0:
-        return PilotAdvice(n_pilot=n_pilot, sd=sd, effect=effect, dz=None, seeds_t=None, seeds_sign=None, p_win=None)
+def from_effect(effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> EffectAdvice:
+    """Seeds for an effect, not 0, against the sd of paired differences, above 0; both in units of the score."""
     dz = abs(effect) / sd
-    p_win = float(stats.norm.cdf(dz))
-    return PilotAdvice(
-        n_pilot=n_pilot,
-        sd=sd,
-        effect=effect,
-        dz=dz,
-        seeds_t=seeds_needed_t(dz, alpha=alpha, power=power),
-        seeds_sign=seeds_needed(p_win, alpha=alpha, power=power, searched_to=1_000).first,
-        p_win=p_win,
-    )
+    return EffectAdvice(dz=dz, seeds_t=seeds_needed_t(dz, alpha=alpha, power=power), p_win=float(stats.norm.cdf(dz)))
 
 
 def selection_bias(k: int) -> float:

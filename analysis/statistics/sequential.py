@@ -45,11 +45,6 @@ def one_sided_e_value(wins: float, losses: float, a: float = JEFFREYS) -> float:
     return math.exp(log_e) if log_e < 700 else math.inf
 
 
-def anytime_p(e: float) -> float:
-    """min(1, 1/E): a p-value for whoever reads E at one moment chosen freely."""
-    return min(1.0, 1.0 / e) if e > 0 else 1.0
-
-
 def win_rate_interval(wins: int, losses: int, *, alpha: float = 0.05, a: float = JEFFREYS) -> tuple[float, float]:
     """Confidence sequence for P(win): the rates p against which the mixture has not gathered 1/alpha."""
     n = wins + losses
@@ -78,13 +73,6 @@ class ManyE:
 def e_threshold(hypotheses: int, alpha: float) -> float:
     """m / alpha."""
     return max(hypotheses, 1) / alpha
-
-
-def e_bonferroni(wins: Sequence[int], losses: Sequence[int], *, alpha: float) -> ManyE:
-    """Reject hypothesis j at any time when E_j >= m / alpha; any dependence."""
-    threshold = e_threshold(len(wins), alpha)
-    e = tuple(e_value(k, lost) for k, lost in zip(wins, losses, strict=True))
-    return ManyE(threshold=threshold, e=e, reject=tuple(reached(v, threshold) for v in e))
 
 
 def e_closed(e: Sequence[float], *, alpha: float) -> ManyE:

@@ -56,9 +56,11 @@ def test_primaries_combine_in_order() -> None:
 
 
 def test_ten_wins_on_five_shared_seeds_are_five() -> None:
-    d = [[0.003, 0.004, 0.0035, 0.002, 0.005], [0.001, 0.0005, 0.002, 0.001, 0.0015]]
-    assert settings.pooled_sign_flip(d, shared_seeds=True).p_value == 0.0625
-    assert settings.pooled_sign_flip(d, shared_seeds=False).p_value == 2 / 1024
+    first, second = [0.003, 0.004, 0.0035, 0.002, 0.005], [0.001, 0.0005, 0.002, 0.001, 0.0015]
+    shared = [dict(enumerate(first)), dict(enumerate(second))]
+    distinct = [dict(enumerate(first)), dict(enumerate(second, start=5))]
+    assert settings.pooled_by_seed(shared).p_value == 0.0625
+    assert settings.pooled_by_seed(distinct).p_value == 2 / 1024
 
 
 def test_contributions_average_to_the_unweighted_mean() -> None:
