@@ -26,8 +26,7 @@ from analysis.comparing.wording import (
     settings_favour,
     verdict_sentence,
 )
-from analysis.statistics import across_settings as settings
-from analysis.statistics import paired, sequential
+from analysis.statistics import across_settings, paired, sequential
 from analysis.statistics.crossed import crossed_over_settings
 from analysis.statistics.joint import FamilyMember, joint_sign_flip
 
@@ -48,9 +47,9 @@ class AcrossDraft:
     by_endpoint: tuple[tuple[Measured, ...], ...]
     """Endpoint -> its measurement per setting, primaries first."""
     contributions: tuple[dict[int, float], ...]
-    """Endpoint -> distinct seed -> what it adds (settings.seed_contributions)."""
+    """Endpoint -> distinct seed -> what it adds (across_settings.seed_contributions)."""
     weights: tuple[tuple[float, ...], ...]
-    """Endpoint -> what a difference of 1 would make of each contribution (settings.seed_weights)."""
+    """Endpoint -> what a difference of 1 would make of each contribution (across_settings.seed_weights)."""
     step_down: tuple[float, ...]
     """Joint p of the primaries, whole seeds flipped over settings and endpoints."""
 
@@ -79,7 +78,7 @@ def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
     """Pool a treatment's settings: each distinct seed is one unit."""
     columns = tuple(zip(*(d.endpoints for d in drafts), strict=True))
     by_setting = [_differences(column, frame) for column in columns]
-    contributions = tuple(map(settings.seed_contributions, by_setting))
+    contributions = tuple(map(across_settings.seed_contributions, by_setting))
     primaries = [c for column, c in zip(columns, contributions, strict=True) if column[0].primary]
     seeds = sorted({s for c in primaries for s in c})
     matrix = np.array([[c.get(s, np.nan) for c in primaries] for s in seeds]).reshape(len(seeds), len(primaries))
@@ -87,7 +86,7 @@ def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
         drafts=tuple(drafts),
         by_endpoint=columns,
         contributions=contributions,
-        weights=tuple(map(settings.seed_weights, by_setting)),
+        weights=tuple(map(across_settings.seed_weights, by_setting)),
         step_down=joint_sign_flip(matrix, rng=frame.signs).step_down,
     )
 
@@ -195,11 +194,11 @@ def _endpoint(
     p = e if fixed else None
     column, sign = pooled.by_setting, pooled.sign
     differences = [m.differences for m in column]
-    means = settings.mean_by_setting(differences)
-    units, unit_signs = settings.settings_t(means), settings.settings_sign_test(means)
-    spread = settings.heterogeneity([x for x in differences if x.size >= 2])
-    left = settings.leave_one_out(differences)
-    reversal = settings.simpson(*unpaired)
+    means = across_settings.mean_by_setting(differences)
+    units, unit_signs = across_settings.settings_t(means), across_settings.settings_sign_test(means)
+    spread = across_settings.heterogeneity([x for x in differences if x.size >= 2])
+    left = across_settings.leave_one_out(differences)
+    reversal = across_settings.simpson(*unpaired)
     mean = left.overall
     return AcrossEndpoint(
         endpoint=str(pooled.endpoint),
@@ -207,7 +206,7 @@ def _endpoint(
         rows=rows,
         n_settings=means.size,
         n_distinct_seeds=pooled.differences.size,
-        pooled_sign_flip_p=settings.pooled_by_seed([by_seed(m) for m in column], rng=frame.signs).p_value
+        pooled_sign_flip_p=across_settings.pooled_by_seed([by_seed(m) for m in column], rng=frame.signs).p_value
         if fixed
         else None,
         adjusted_p=p.adjusted_p if p else None,
@@ -261,7 +260,7 @@ def _meta(differences: Sequence[paired.Floats], *, fixed: bool) -> MetaAnalysis 
     known = [x for x in differences if x.size >= 2]
     if len(known) < 2:
         return None
-    m = settings.meta_analysis(settings.mean_by_setting(known), settings.variance_of_means(known))
+    m = across_settings.meta_analysis(across_settings.mean_by_setting(known), across_settings.variance_of_means(known))
     return MetaAnalysis(
         fixed=m.fixed,
         q=m.q,
