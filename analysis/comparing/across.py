@@ -40,7 +40,7 @@ class Pooled(Tested):
 
 @dataclass(frozen=True, kw_only=True)
 class AcrossDraft:
-    """A treatment over its settings before the other treatments are counted."""
+    """A treatment pooled over its settings, not yet corrected for the other treatments."""
 
     drafts: tuple[Draft, ...]
     """One per setting."""
@@ -49,7 +49,7 @@ class AcrossDraft:
     contributions: tuple[dict[int, float], ...]
     """Endpoint -> distinct seed -> what it adds (across_settings.seed_contributions)."""
     weights: tuple[tuple[float, ...], ...]
-    """Endpoint -> what a difference of 1 would make of each contribution (across_settings.seed_weights)."""
+    """Endpoint -> weight of each contribution (across_settings.seed_weights)."""
     step_down: tuple[float, ...]
     """Joint p of the primaries, whole seeds flipped over settings and endpoints."""
 
@@ -108,7 +108,15 @@ def _differences(column: Sequence[Measured], frame: Frame) -> list[dict[int, flo
 def decide_across(
     drafted: AcrossDraft, member: FamilyMember, comparisons: Sequence[Comparison], *, indexed: Indexed, frame: Frame
 ) -> AcrossSettings:
-    """Verdict across settings: the rules of one endpoint on the pooled differences; `indexed`: before pairing."""
+    """Verdict across settings: the rules of one endpoint, applied to the pooled differences.
+
+    Args:
+        drafted: The pooled settings.
+        member: The primaries' p-values after the other treatments were counted.
+        comparisons: This treatment's, one per setting.
+        indexed: All recorded scores, for the unpaired differences.
+        frame: The study's frame.
+    """
     treatment, baseline = drafted.treatment, drafted.baseline
     used = [d for d in drafted.drafts if any(m.seeds for m in d.primaries)]
     place = over_settings(len(used))
@@ -144,7 +152,7 @@ def decide_across(
 
 
 def _pool(j: int, drafted: AcrossDraft, frame: Frame) -> Pooled:
-    """One endpoint over all settings; only a primary's is tested beyond its signs."""
+    """One endpoint over all settings; what is not primary gets the sign test alone."""
     column, weights = drafted.by_endpoint[j], drafted.weights[j]
     d = np.array(list(drafted.contributions[j].values()))
     primary = column[0].primary
@@ -180,7 +188,7 @@ def _endpoint(
     unpaired: Sequence[Sequence[tuple[float, ...]]],
     frame: Frame,
 ) -> AcrossEndpoint:
-    """As the report keeps it.
+    """One endpoint over all settings, as the report keeps it.
 
     Args:
         pooled: The endpoint over all settings.

@@ -20,7 +20,7 @@ from analysis.statistics.power import WIN_RATES, seeds_needed
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A comparison before the others are counted."""
+    """A measured comparison, not yet corrected for the others."""
 
     treatment: str
     baseline: str

@@ -40,12 +40,12 @@ class Frame:
 
     @property
     def sequential(self) -> bool:
-        """Does E stand for p?"""
+        """E-values take the place of p-values."""
         return self.plan.stopping == "sequential"
 
     @property
     def criteria(self) -> Criteria:
-        """What evidence is held against."""
+        """What this study declared for its verdicts."""
         plan = self.plan
         return Criteria(alpha=plan.alpha, margin=plan.margin, hypotheses=self.hypotheses, sequential=self.sequential)
 
@@ -74,7 +74,7 @@ class Tested:
             j: Position among the primary endpoints.
             member: Their p-values after the other comparisons were counted.
             frame: The study's frame.
-            conflict: Two scores for one key: which.
+            conflict: Which key has two different scores; None: none has.
             failed: Sides that failed by themselves on some seed.
         """
         crossed = self.crossed
@@ -114,7 +114,16 @@ class Measured(Tested):
 def measure(
     name: str, pairs: PairedScores, *, frame: Frame, examples: ExampleStore, extra_wins: int, extra_losses: int
 ) -> Measured:
-    """Everything about one endpoint that does not depend on multiplicity."""
+    """Everything about one endpoint that does not depend on other endpoints or comparisons.
+
+    Args:
+        name: Endpoint, such as `test/spearman_512`.
+        pairs: Scores of both variants.
+        frame: The study's frame.
+        examples: Stored predictions.
+        extra_wins: Seeds on which only the baseline failed by itself.
+        extra_losses: Seeds on which only the treatment did.
+    """
     endpoint = schema.parse_endpoint(name)
     t, b = np.array(pairs.treatment.get(name, ())), np.array(pairs.baseline.get(name, ()))
     if pairs.conflict or not t.size:
@@ -146,7 +155,7 @@ def measure(
 
 
 def _partly(found: PairInfluence, split: str) -> list[str]:
-    """Said where the crossed interval rests on fewer seeds than the tests."""
+    """A sentence where the crossed interval uses fewer seeds than the tests."""
     return [f"crossed intervals on {split}: {found.missing}"] if found.values is not None and found.missing else []
 
 
@@ -165,7 +174,7 @@ def _bootstrap(d: Floats, found: PairInfluence, frame: Frame) -> Interval | None
 
 
 def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | None:
-    """As the report keeps it."""
+    """Variance components and intervals as the report keeps them."""
     if found is None:
         return None
     return CrossedFinding(

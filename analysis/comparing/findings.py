@@ -214,7 +214,7 @@ class EndpointFinding:
     sentence: str
     # -- for comparison only -------------------------------------------------------------------------------
     welch_p: float | None = None
-    """What an unpaired test would have said: what the pairing buys."""
+    """The unpaired test, to show what the pairing gains."""
     single_step_p: float | None = None
     """Single-step joint p: never smaller than the step-down one."""
     e_closed: float | None = None
@@ -230,7 +230,7 @@ class EndpointFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedsAdvice:
-    """What more seeds would buy; planning only, no function of the observed effect but of its floor and spread."""
+    """What more seeds would buy. For planning only: it uses the floor and the spread, not the observed effect."""
 
     seeds_to_reach_alpha: int
     """Smallest number of untied seeds whose floor can reach alpha here."""
@@ -258,10 +258,10 @@ class Comparison:
     seed_correlation: float | None
     """Correlation of the two variants' scores over seeds, first primary endpoint."""
     seed_correlation_warning: str | None
-    """A sentence when it is 0 or below: pairing bought nothing."""
+    """A sentence when it is 0 or below: pairing removed no noise."""
     declared_differences: tuple[DeclaredDifference, ...]
     unverified_pairs: int
-    """Pairs used whose fingerprints are absent or disagree (only with leave)."""
+    """Pairs used whose fingerprints are absent or disagree (only where that was allowed)."""
     conflict: str | None
     """Two different scores for one key: why the comparison is refused."""
     advice: SeedsAdvice | None

@@ -121,7 +121,10 @@ def _extended_after_looking(results: Results, asked: AnalysisPlan) -> Iterable[s
 
 
 def _selection(results: Results, primary: Sequence[str]) -> Iterable[str]:
-    """What a search did that it must not: settings come from validation and tuning seeds, the comparison from test."""
+    """Why the search behind the settings makes the report exploratory.
+
+    A fair search uses the validation split, seeds of its own, and equal budgets.
+    """
     search = results.search
     if not search:
         return

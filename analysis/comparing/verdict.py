@@ -25,14 +25,14 @@ WANTED_POWER = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class Criteria:
-    """What a study declared that evidence is held against."""
+    """What a study declared for its verdicts."""
 
     alpha: float
     margin: float | None
     hypotheses: int = 1
     """Primaries x comparisons: m of a sequential study, and for how many the crossed intervals hold at once."""
     sequential: bool = False
-    """E stands for p."""
+    """E-values take the place of p-values."""
 
     @property
     def e_threshold(self) -> float | None:
@@ -42,7 +42,7 @@ class Criteria:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the rules look at for one primary endpoint, in one setting or over all; other comparisons are counted."""
+    """What the rules look at for one primary endpoint, in one setting or over all, corrected for multiplicity."""
 
     endpoint: Endpoint
     criteria: Criteria
@@ -53,7 +53,7 @@ class Evidence:
     adjusted_p: float
     """Step-down p of the joint test, after Holm over the comparisons."""
     factor: int = 1
-    """Comparisons in Holm's factor."""
+    """Holm's factor: comparisons still in play; multiplies the floor."""
     equivalent: bool
     """By exact shifted flips, or by e-values in a sequential study; False without a margin."""
     weights: tuple[float, ...] | None = field(default=None, repr=False)
@@ -62,9 +62,9 @@ class Evidence:
     """For all hypotheses at once; None where there is none."""
     crossed_ci90: Interval | None = None
     examples_needed: int | None = None
-    """Where only more test examples can make it better: about how many."""
+    """About how many test examples would be needed, where more seeds cannot make it `better`; else None."""
     conflict: str | None = None
-    """Two scores for one key: which."""
+    """Which key has two different scores; None: none has."""
     failed: frozenset[Side] = frozenset()
     """Which side failed by itself on a seed that the other finished."""
 
@@ -90,7 +90,7 @@ class Evidence:
 
     @property
     def e_value(self) -> float:
-        """Of the sign test."""
+        """E-value of the sign test."""
         return sequential.e_value(self.sign.wins, self.sign.losses)
 
     @property
@@ -122,13 +122,13 @@ class Evidence:
 
     @cached_property
     def power_at_margin(self) -> float | None:
-        """Of the t test, if the true difference were the margin; None as above."""
+        """Power of the t test if the true difference were the margin; None without a margin or sd."""
         effect = self.effect_at_margin
         return None if effect is None else power_t(effect, self.n_pairs, alpha=self.criteria.alpha)
 
     @property
     def seeds_at_margin(self) -> int | None:
-        """Seeds for 80% power of that test, Holm's factor included; None also without spread."""
+        """Seeds for 80% power of that test, Holm's factor included; None without a margin or spread."""
         effect = self.effect_at_margin
         return (
             seeds_needed_t(effect, alpha=self.criteria.alpha / self.factor)

@@ -1,4 +1,4 @@
-"""What the report says, in plain words, one line each. No numbers are made here."""
+"""What the report says, in plain words, one line each; no statistics are computed here."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) 
     """One sentence for the verdict of one primary endpoint.
 
     Args:
-        e: What it rests on.
+        e: The evidence, with its verdict.
         treatment: Variant under test.
         baseline: What it is compared with.
         place: `, setting x` where there are several, else empty.
@@ -241,13 +241,13 @@ def settings_favour(favouring: int, used: int, variant: str) -> str:
 
 
 def exploratory_sentence(endpoint: str, *, mean: float | None, wins: int, losses: int, ties: int) -> str:
-    """No verdict for an endpoint that was not declared."""
+    """Mean difference and wins of an endpoint that gets no verdict."""
     total = wins + losses + ties
     return f"{endpoint} is exploratory: mean difference {signed(mean)}, {wins} of {total} seeds favour the treatment."
 
 
 def failure_lead(failures: Mapping[str, Sequence[int]]) -> str:
-    """What the first line of a report begins with while a variant fails by itself."""
+    """Start of the headline when a variant failed by itself; else empty."""
     parts = [
         f"{variant} failed by itself on seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         for variant, seeds in failures.items()

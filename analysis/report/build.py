@@ -67,7 +67,7 @@ def build(
 
 
 def notices(findings: StudyFindings) -> tuple[str, ...]:
-    """All of them, but one sentence for many comparisons of which the same is to be said."""
+    """All notices; correlation warnings of more than two comparisons become one sentence."""
     alike = [notice for notice in findings.notices if notice.kind == "correlation"]
     texts = [notice.text for notice in findings.notices if len(alike) <= 2 or notice.kind != "correlation"]
     if len(alike) > 2:

@@ -52,7 +52,7 @@ def comparison_blocks(comparison: Comparison, findings: StudyFindings) -> tuple[
 
 
 def is_sequential(findings: StudyFindings) -> bool:
-    """Do e-values stand for p?"""
+    """Whether e-values take the place of p-values."""
     return findings.plan.stopping == "sequential"
 
 

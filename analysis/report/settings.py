@@ -20,7 +20,7 @@ from analysis.report.document import (
 
 
 def settings_blocks(across: AcrossSettings, findings: StudyFindings) -> tuple[Block, ...]:
-    """The verdict over settings, the settings matrix per primary endpoint, and what it hangs on."""
+    """The verdict over settings, then per primary endpoint the settings matrix and the facts behind it."""
     sequential = findings.plan.stopping == "sequential"
     blocks: list[Block] = [Paragraph(text=across.sentence, strong=True), summary_table(across, sequential=sequential)]
     for endpoint in across.endpoints:
@@ -95,7 +95,7 @@ def _matrix_row(row: SettingRow, sequential: bool) -> tuple[str, ...]:
 
 
 def settings_facts(found: AcrossEndpoint, *, sequential: bool) -> list[str]:
-    """In settings like these, do they differ, and what hangs on one of them: one sentence each."""
+    """One sentence each on new settings, heterogeneity and dependence on a single setting."""
     items = [settings_favour(found.settings_favouring_treatment, found.n_settings, "the treatment")]
     if found.settings_t_ci95 is not None and not sequential:
         items.append(

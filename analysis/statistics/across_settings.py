@@ -35,7 +35,7 @@ def seed_contributions(settings: Sequence[Mapping[int, float]]) -> dict[int, flo
 
 
 def seed_weights(settings: Sequence[Mapping[int, float]]) -> tuple[float, ...]:
-    """What a difference of 1 in every setting would make of each of `seed_contributions`; their mean is 1."""
+    """`seed_contributions` if every difference were 1, shape (distinct seeds,); their mean is 1."""
     return tuple(seed_contributions([dict.fromkeys(s, 1.0) for s in settings]).values())
 
 
@@ -59,7 +59,7 @@ class SettingsSign:
 
 
 def settings_sign_test(setting_means: ArrayLike) -> SettingsSign:
-    """Does the direction hold in a new setting? Needs 6 settings to reach 0.05."""
+    """Sign test with settings as units: does the direction hold in a new setting? Needs 6 settings to reach 0.05."""
     means = finite(setting_means)
     test = sign_test(means)
     return SettingsSign(n_settings=means.size, favouring_treatment=test.wins, p_value=test.p_value)
@@ -105,7 +105,7 @@ class LeaveOneOut:
 
 
 def leave_one_out(differences_by_setting: Sequence[ArrayLike]) -> LeaveOneOut:
-    """Does the overall direction hang on one setting?"""
+    """Overall mean without each setting in turn, and whether its direction depends on a single setting."""
     groups = [finite(a) for a in differences_by_setting]
     means = np.array([g.mean() if g.size else np.nan for g in groups])
     known = finite(means)

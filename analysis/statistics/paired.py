@@ -30,7 +30,7 @@ BOOTSTRAP_FROM = 20
 RELATIVE_TOLERANCE = 1e-12
 """Two sums count as equal when they differ by less than this share of their size."""
 SCORE_ROUNDING = 1e-15
-"""What rounding leaves in the difference of two scores of about 1: no spread and no rank."""
+"""Rounding error in the difference of two scores of about 1: a spread up to this counts as none."""
 
 
 @dataclass(frozen=True, kw_only=True)

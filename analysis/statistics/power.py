@@ -1,4 +1,4 @@
-"""Planning: what a number of seeds can decide, before they are run. Never power at an observed effect's p-value.
+"""Planning: what a number of seeds can decide, before they are run. Power at the observed effect is never computed.
 
 Exact power of the sign test by its critical region; paired t by the noncentral t distribution.
 """
@@ -97,7 +97,7 @@ class MinimumSeeds:
     """Smallest number of untied seeds whose floor can reach alpha."""
 
     joint: int
-    """In the joint test: the number of endpoints costs nothing."""
+    """In the joint test, whatever the number of endpoints."""
     holm: int
     """When each of m hypotheses is tested on its own, Holm's first step."""
 

@@ -101,7 +101,7 @@ def crossing_probability(
 
 
 def naive_peeking_probability(max_n: int, alpha: float, *, p_win: float = 0.5, first_n: int = 5) -> float:
-    """The same for whoever repeats the fixed-n exact sign test after every seed from `first_n` on."""
+    """The same when the fixed-n exact sign test is repeated after every seed from `first_n` on."""
     return _ever(max_n, p_win, first_n, lambda k, n: sign_test_from_counts(k, n) <= alpha)
 
 
@@ -237,7 +237,7 @@ def seed_differences(
 
 
 def stream_state(stream: Stream, *, alpha: float, margin: float | None, hypotheses: int) -> StreamState:
-    """E-values and standing of one stream among `hypotheses` primaries x comparisons."""
+    """Where one stream stands among `hypotheses` primaries x comparisons."""
     test = sign_test(stream.differences, extra_losses=stream.treatment_failures, extra_wins=stream.baseline_failures)
     threshold = e_threshold(hypotheses, alpha)
     e = e_value(test.wins, test.losses)
