@@ -51,6 +51,10 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
+def _split_at_commas(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Show the version.")
 def main() -> None:
@@ -78,6 +82,7 @@ def main() -> None:
 @click.option(
     "--primary",
     multiple=True,
+    callback=_split_at_commas,
     metavar="ENDPOINT",
     help="Primary endpoint, such as test/spearman_256; may be repeated. Default: the declared ones.",
 )
@@ -107,14 +112,11 @@ def report(
     study: str | None,
     tracking_uri: str | None,
     results_file: Path | None,
-    baseline: str | None,
-    primary: tuple[str, ...],
     kind: Format,
     output: Path | None,
-    allow_unverified: bool,
-    all_pairs: bool,
     full: bool,
     attach: bool,
+    **asked: Any,
 ) -> None:
     """Compare the variants of STUDY (a study file or an experiment's name) and say what was found.
 
@@ -127,12 +129,7 @@ def report(
     from analysis.report.report import Question, note, report_on_results, report_on_study
     from analysis.results.load import STUDY_SUFFIXES, load_file, study_name
 
-    question = Question(
-        primary=tuple(part.strip() for text in primary for part in text.split(",") if part.strip()),
-        baseline=baseline,
-        allow_unverified=allow_unverified,
-        all_pairs=all_pairs,
-    )
+    question = Question(**asked)
     _one_source(study, results_file, tracking_uri)
     if results_file is not None:
         if attach:
@@ -143,9 +140,9 @@ def report(
         made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
     _print_report(made, kind, full=full)
     if results_file is None and Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
-        from analysis.comparing.file_plan import differences
+        from analysis.comparing.plan_in_force import file_differences
 
-        for line in differences(Path(str(study)), made.findings.plan.declared):
+        for line in file_differences(Path(str(study)), made.findings.plan.declared):
             click.echo(f"note: {line}", err=True)
     if output is not None:
         written = made.write(output)
@@ -188,9 +185,9 @@ def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path
       analysis export my-study --output my-study.parquet
       analysis export on-jsts on-stsb --output both.parquet
     """
-    from analysis.results.exporting import export_results
     from analysis.results.load import load
     from analysis.results.merging import together
+    from analysis.results.parquet import export_results
 
     if not studies and not files:
         raise click.UsageError("Give STUDY (a study file or an experiment's name), or --results FILE.")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import PlanError
-from analysis.report import numbers
-from analysis.report.document import Bullets, Column, Document, Section, Table
+from analysis.report.document import NONE, Bullets, Column, Document, Section, Table
 from analysis.results.model import Results
 from analysis.statistics import power
 
@@ -108,7 +107,7 @@ class PowerAnswer:
             line = [row.assumption, row.test, _count(row.seeds), _count(row.always)]
             line += [f"{row.power_at[n]:.2f}" for n in SHOWN_SEEDS]
             if costs:
-                line += [_count(row.cells), numbers.NONE if row.device_hours is None else f"{row.device_hours:.1f}"]
+                line += [_count(row.cells), NONE if row.device_hours is None else f"{row.device_hours:.1f}"]
             cells.append(tuple(line))
         left = ("assumption", "test")
         table = Table(
@@ -182,8 +181,6 @@ def _effect_rows(
     label: str, effect: float, sd: float, question: PowerQuestion, alpha: float, seconds: dict[str, list[float]]
 ) -> list[PlanRow]:
     advice = power.from_effect(effect, sd, alpha=alpha, power=question.wanted)
-    if advice.dz is None or advice.p_win is None:
-        return []
     by_t = {n: power.power_t(advice.dz, n, alpha=alpha) for n in CURVE_SEEDS}
     rows = [_row(label, "t", advice.seeds_t, advice.seeds_t, by_t, question, seconds)]
     if 0.5 < advice.p_win < 1:
@@ -275,4 +272,4 @@ def _load(source: str, tracking_uri: str | None) -> Results:
 
 
 def _count(value: Any) -> str:
-    return numbers.NONE if value is None else str(value)
+    return NONE if value is None else str(value)

@@ -1,4 +1,4 @@
-"""One door to the statistics for worked reference cases: names of cases in, names of cases out, nothing computed here.
+"""One door to the statistics for worked reference cases: names of cases in, names of cases out.
 
 `evaluate(function, inputs)` calls the very functions that the report calls.
 """
@@ -11,16 +11,21 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import special, stats
 
+from analysis import schema
 from analysis.comparing import pairing, verdict
+from analysis.results.model import CellRecord, Results
 from analysis.statistics import across_settings as settings
-from analysis.statistics import closed_forms, crossed, equivalence, influence, joint, meta, paired, power, sequential
+from analysis.statistics import closed_forms, crossed, equivalence, influence, joint, paired, power, sequential
 from analysis.statistics import correlations as dependent
 from analysis.statistics import friedman as variants
 
 SEED = 20_240_229
 """Of Monte Carlo tests and bootstraps."""
 D = "differences_B_minus_A"
+SCORE = schema.Endpoint("test/score", 1)
 Inputs = Mapping[str, Any]
 
 
@@ -52,6 +57,37 @@ def _each(inputs: Inputs, names: Sequence[str], call: Callable[..., Any]) -> Any
     return [call(*row) for row in zip(*columns, strict=True)]
 
 
+def sign_test_log10(wins: int, n_used: int) -> float:
+    """log10 of the two-sided p, also where p itself is too small for a float."""
+    tail = np.arange(min(wins, n_used - wins) + 1)
+    log_p = math.log(2) + float(special.logsumexp(stats.binom.logpmf(tail, n_used, 0.5))) if n_used else 0.0
+    return min(0.0, log_p) / math.log(10)
+
+
+def crossed_linear(seed_by_example: Any) -> crossed.Crossed | None:
+    """The same for a score that is a mean over examples: rows are seeds, columns examples.
+
+    A seed with an entry that is not finite is left out as a whole.
+    """
+    rows = complete_rows(seed_by_example)
+    if rows.shape[1] == 0:
+        return None
+    means = seed_means(rows)
+    return crossed.crossed(means, rows - means[:, None])
+
+
+def complete_rows(seed_by_example: Any) -> np.ndarray:
+    """Rows without missing entries, shape (seeds, examples)."""
+    rows = np.array(seed_by_example, dtype=np.float64, ndmin=2)
+    return rows[np.isfinite(rows).all(axis=1)]
+
+
+def seed_means(seed_by_example: Any) -> np.ndarray:
+    """Mean over examples of every complete seed, shape (seeds,); empty without examples."""
+    rows = complete_rows(seed_by_example)
+    return rows.mean(axis=1) if rows.shape[1] else np.empty(0)
+
+
 def sign_test(i: Inputs) -> dict[str, Any]:
     t = paired.sign_test(
         _numbers(i[D]),
@@ -68,7 +104,7 @@ def sign_test_from_counts(i: Inputs) -> dict[str, Any]:
     k, n = i["n_favour_B"], i["n_used"]
     return {
         "p_value": paired.sign_test_from_counts(k, n, i.get("alternative", "two-sided")),
-        "log10_p_value": paired.sign_test_log10(k, n),
+        "log10_p_value": sign_test_log10(k, n),
     }
 
 
@@ -151,7 +187,7 @@ def equivalence_case(i: Inputs) -> dict[str, Any]:
 
 
 def crossed_interval(i: Inputs) -> dict[str, Any]:
-    c = crossed.crossed_linear(_numbers(i["seed_by_example"]))
+    c = crossed_linear(_numbers(i["seed_by_example"]))
     names = (
         "mean", "seed_variance_of_mean", "shared_example_variance", "interaction_variance_per_seed",
         "total_variance", "df",
@@ -159,8 +195,8 @@ def crossed_interval(i: Inputs) -> dict[str, Any]:
     level = i.get("level", 0.95)
     out = {n: None if c is None else getattr(c, n) for n in names}
     if c is None:  # one seed or one example: what is defined all the same
-        t = paired.paired_t(crossed.seed_means(_numbers(i["seed_by_example"])))
-        n = crossed.seed_means(_numbers(i["seed_by_example"])).size
+        t = paired.paired_t(seed_means(_numbers(i["seed_by_example"])))
+        n = seed_means(_numbers(i["seed_by_example"])).size
         out |= {"mean": t.mean, "seed_variance_of_mean": None if t.sd is None else t.sd**2 / n}
     interval = None if c is None else c.interval(level)
     return {**out, f"ci{100 * level:g}": interval, "interval": interval}
@@ -189,7 +225,7 @@ def dependent_correlations(i: Inputs) -> dict[str, Any]:
 
 
 def meta_analysis(i: Inputs) -> dict[str, Any]:
-    m = meta.meta_analysis(_numbers(i["effects"]), _numbers(i["variances"]))
+    m = settings.meta_analysis(_numbers(i["effects"]), _numbers(i["variances"]))
     out: dict[str, Any] = {
         "fixed": m.fixed, "Q": m.q, "Q_p": m.q_p, "I2": m.i2,
         "tau2_dl": m.tau2_dl, "tau2_pm": m.tau2_pm, "tau2_reml": m.tau2_reml,
@@ -215,11 +251,11 @@ def leave_one_setting_out(i: Inputs) -> dict[str, Any]:
 
 
 def pooled_sign_flip(i: Inputs) -> dict[str, Any]:
-    return asdict(
-        settings.pooled_sign_flip(
-            _groups(i["differences_by_setting"]), shared_seeds=i["seeds_shared_between_settings"], rng=_rng()
-        )
-    )
+    offset, by_seed = 0, []
+    for group in _groups(i["differences_by_setting"]):
+        by_seed.append({n + offset: float(v) for n, v in enumerate(group) if np.isfinite(v)})
+        offset += 0 if i["seeds_shared_between_settings"] else group.size
+    return asdict(settings.pooled_by_seed(by_seed, rng=_rng()))
 
 
 def cluster_sign_test(i: Inputs) -> dict[str, Any]:
@@ -242,7 +278,7 @@ def e_value_sign(i: Inputs) -> dict[str, Any]:
         out = {
             "jeffreys_a_half": e,
             "uniform_a_1": sequential.e_value(k, lost, 1.0),
-            "anytime_p_jeffreys_at_this_n": sequential.anytime_p(e),
+            "anytime_p_jeffreys_at_this_n": min(1.0, 1 / e) if e > 0 else 1.0,
         }
     if "max_n" in i:
         n, threshold = i["max_n"], i["threshold"]
@@ -262,8 +298,9 @@ def confidence_sequence_sign(i: Inputs) -> dict[str, Any]:
 def e_bonferroni(i: Inputs) -> dict[str, Any]:
     wins = i["n_favour_B"]
     used = i["n_used"] if isinstance(i["n_used"], list) else [i["n_used"]] * len(wins)
-    lost = [n - k for n, k in zip(used, wins, strict=True)]
-    return asdict(sequential.e_bonferroni(wins, lost, alpha=i.get("alpha", 0.05)))
+    threshold = closed_forms.e_threshold(len(wins), i.get("alpha", 0.05))
+    e = [sequential.e_value(k, n - k) for k, n in zip(wins, used, strict=True)]
+    return {"threshold": threshold, "e": e, "reject": [closed_forms.reached(x, threshold) for x in e]}
 
 
 def e_closed_testing(i: Inputs) -> dict[str, Any]:
@@ -304,17 +341,43 @@ def selection_bias(i: Inputs) -> dict[str, Any]:
     return {"expected_max_sd": _each(i, ["k"], power.selection_bias)}
 
 
+def _recorded_pairs(sides: Mapping[str, Sequence[tuple[int, float | None]]]) -> pairing.PairedScores:
+    """Trials (seed, score) of two variants, paired as recorded results are."""
+    trials = [(name, seed, _number(score)) for name, side in sides.items() for seed, score in side]
+    cells = {(name, seed): f"{name}-{seed}" for name, seed, _ in trials}
+    rows = [(cells[name, seed], name, seed, schema.DEFAULT_SETTING, *SCORE, score) for name, seed, score in trials]
+    results = Results(
+        study="trials",
+        table=pd.DataFrame(rows, columns=list(schema.RESULT_COLUMNS)),
+        cells=tuple(
+            CellRecord(cell=cell, variant=name, seed=seed, setting=schema.DEFAULT_SETTING, state=schema.STATE_FINISHED)
+            for (name, seed), cell in cells.items()
+        ),
+    )
+    return pairing.pair(
+        pairing.index(results),
+        treatment="B",
+        baseline="A",
+        setting=schema.DEFAULT_SETTING,
+        fingerprinted=False,
+        allow_unverified=True,
+    )
+
+
 def pair_trials(i: Inputs) -> dict[str, Any]:
     if "records" in i:
         sides = {v: [(_seed(s), x) for name, s, x in i["records"] if name == v] for v in ("A", "B")}
     else:
         sides = {v: [(_seed(s), x) for s, x in i.get(v, {}).items()] for v in ("A", "B")}
-    pairs = pairing.pair_scores(sides["A"], sides["B"])
-    test = paired.sign_test(_numbers(pairs.treatment) - _numbers(pairs.baseline))
+    order = sorted({seed for side in sides.values() for seed, _ in side}, key=lambda s: (isinstance(s, str), s))
+    pairs = _recorded_pairs({v: [(order.index(s), x) for s, x in side] for v, side in sides.items()})
+    treatment, baseline = (_numbers(side.get(str(SCORE), [])) for side in (pairs.treatment, pairs.baseline))
+    known = np.isfinite(treatment - baseline) & (pairs.conflict is None)
+    test = paired.sign_test((treatment - baseline)[known])
     return {
-        "used": list(pairs.used),
-        "dropped": [seed for seed, _ in pairs.dropped],
-        "n_pairs": len(pairs.used),
+        "used": [order[seed] for seed, both in zip(pairs.seeds, known, strict=True) if both],
+        "dropped": [order[drop.seed] for drop in pairs.dropped if "two different scores" not in drop.reason],
+        "n_pairs": int(known.sum()),
         "p_value_sign": test.p_value,
         "refused": pairs.conflict is not None,
     }

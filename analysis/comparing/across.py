@@ -8,41 +8,65 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.comparing.comparison import Draft
-from analysis.comparing.endpoint import Frame, Measured, Ruled, crossed_finding, equivalence_finding, joint_floor, rule
+from analysis.comparing.endpoint import Frame, Measured, Tested, crossed_finding, equivalence_finding
 from analysis.comparing.findings import (
     AcrossEndpoint,
     AcrossSettings,
     Comparison,
-    EquivalenceFinding,
     MetaAnalysis,
     SettingRow,
 )
-from analysis.comparing.headline import leading, sentence_of
 from analysis.comparing.pairing import Indexed, finished_scores
-from analysis.comparing.verdict import Side, comparison_verdict, opposed
-from analysis.comparing.wording import exploratory_sentence, over_settings, settings_favour
-from analysis.statistics import across_settings as settings
-from analysis.statistics import paired, sequential
-from analysis.statistics.crossed import Crossed, crossed_over_settings
-from analysis.statistics.equivalence import equivalence
+from analysis.comparing.verdict import Evidence, Side, joint_floor, verdict_over
+from analysis.comparing.wording import (
+    exploratory_sentence,
+    leading,
+    over_settings,
+    sentence_of,
+    settings_favour,
+    verdict_sentence,
+)
+from analysis.statistics import across_settings, paired, sequential
+from analysis.statistics.crossed import crossed_over_settings
 from analysis.statistics.joint import FamilyMember, joint_sign_flip
-from analysis.statistics.meta import meta_analysis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled(Tested):
+    """One endpoint over all settings: each distinct seed is one unit."""
+
+    by_setting: tuple[Measured, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AcrossDraft:
-    """A treatment over its settings before the other treatments are counted."""
+    """A treatment pooled over its settings, not yet corrected for the other treatments."""
 
     drafts: tuple[Draft, ...]
     """One per setting."""
     by_endpoint: tuple[tuple[Measured, ...], ...]
     """Endpoint -> its measurement per setting, primaries first."""
     contributions: tuple[dict[int, float], ...]
-    """Endpoint -> distinct seed -> what it adds (settings.seed_contributions)."""
+    """Endpoint -> distinct seed -> what it adds (across_settings.seed_contributions)."""
     weights: tuple[tuple[float, ...], ...]
-    """Endpoint -> what a difference of 1 would make of each contribution (settings.seed_weights)."""
+    """Endpoint -> weight of each contribution (across_settings.seed_weights)."""
     step_down: tuple[float, ...]
     """Joint p of the primaries, whole seeds flipped over settings and endpoints."""
+
+    @property
+    def treatment(self) -> str:
+        """The variant under test."""
+        return self.drafts[0].treatment
+
+    @property
+    def baseline(self) -> str:
+        """What it is compared with."""
+        return self.drafts[0].baseline
+
+    @property
+    def conflict(self) -> str | None:
+        """The first setting's that has one."""
+        return next((d.pairs.conflict for d in self.drafts if d.pairs.conflict), None)
 
     @property
     def failed(self) -> frozenset[Side]:
@@ -54,7 +78,7 @@ def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
     """Pool a treatment's settings: each distinct seed is one unit."""
     columns = tuple(zip(*(d.endpoints for d in drafts), strict=True))
     by_setting = [_differences(column, frame) for column in columns]
-    contributions = tuple(map(settings.seed_contributions, by_setting))
+    contributions = tuple(map(across_settings.seed_contributions, by_setting))
     primaries = [c for column, c in zip(columns, contributions, strict=True) if column[0].primary]
     seeds = sorted({s for c in primaries for s in c})
     matrix = np.array([[c.get(s, np.nan) for c in primaries] for s in seeds]).reshape(len(seeds), len(primaries))
@@ -62,7 +86,7 @@ def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
         drafts=tuple(drafts),
         by_endpoint=columns,
         contributions=contributions,
-        weights=tuple(map(settings.seed_weights, by_setting)),
+        weights=tuple(map(across_settings.seed_weights, by_setting)),
         step_down=joint_sign_flip(matrix, rng=frame.signs).step_down,
     )
 
@@ -84,66 +108,64 @@ def _differences(column: Sequence[Measured], frame: Frame) -> list[dict[int, flo
 def decide_across(
     drafted: AcrossDraft, member: FamilyMember, comparisons: Sequence[Comparison], *, indexed: Indexed, frame: Frame
 ) -> AcrossSettings:
-    """Verdict across settings: the rules of one endpoint on the pooled differences; `indexed`: before pairing."""
-    first = drafted.drafts[0]
+    """Verdict across settings: the rules of one endpoint, applied to the pooled differences.
+
+    Args:
+        drafted: The pooled settings.
+        member: The primaries' p-values after the other treatments were counted.
+        comparisons: This treatment's, one per setting.
+        indexed: All recorded scores, for the unpaired differences.
+        frame: The study's frame.
+    """
+    treatment, baseline = drafted.treatment, drafted.baseline
     used = [d for d in drafted.drafts if any(m.seeds for m in d.primaries)]
     place = over_settings(len(used))
-    ruled: list[Ruled] = []
+    primaries: list[Evidence] = []
     found = []
-    for j, column in enumerate(drafted.by_endpoint):
-        d = np.array(list(drafted.contributions[j].values()))
-        sign = _sign(drafted.contributions[j], drafted)
-        known = [m for m in column if m.seeds]
-        primary = column[0].primary
-        crossed = crossed_over_settings([m.influence for m in known]) if primary else None
-        own = None
-        if primary:
-            equal = _equivalence(d, drafted.weights[j], frame)
-            own = rule(
-                d,
-                sign,
-                frame=frame,
-                adjusted_p=member.adjusted[j],
-                factor=member.factor,
-                equivalent=equal is not None and equal.equivalent,
-                interval=crossed_finding(crossed, frame),
-                conflict=next((x.pairs.conflict for x in drafted.drafts if x.pairs.conflict), None),
-                failed=drafted.failed,
-                treatment=first.treatment,
-                baseline=first.baseline,
-                endpoint=column[0].endpoint,
-                place=place,
-                weights=drafted.weights[j],
-            )
-            ruled.append(own)
-        found.append(
-            _endpoint(
-                j,
-                column,
-                d,
-                sign,
-                crossed,
-                own,
-                drafted=drafted,
-                member=member,
-                comparisons=comparisons,
-                indexed=indexed,
-                frame=frame,
-            )
-        )
-    verdict = comparison_verdict([r.verdict for r in ruled], opposed=opposed([r.evidence for r in ruled]))
-    lead = leading(verdict, ruled)
-    text = sentence_of(verdict, ruled, lead, treatment=first.treatment, baseline=first.baseline, place=place)
-    if ruled:
+    for j in range(len(drafted.by_endpoint)):
+        pooled = _pool(j, drafted, frame)
+        e = None
+        if pooled.primary:
+            e = pooled.evidence(j, member, frame=frame, conflict=drafted.conflict, failed=drafted.failed)
+            primaries.append(e)
+        rows = tuple(_row(c, j) for c in comparisons)
+        unpaired = [
+            [finished_scores(indexed, variant, x.setting, str(pooled.endpoint)) for x in drafted.drafts]
+            for variant in (baseline, treatment)
+        ]
+        text = verdict_sentence(e, treatment=treatment, baseline=baseline, place=place) if e else ""
+        found.append(_endpoint(pooled, e, rows, sentence=text, unpaired=unpaired, frame=frame))
+    verdict = verdict_over(primaries)
+    lead = leading(verdict, primaries)
+    text = sentence_of(verdict, primaries, lead, treatment=treatment, baseline=baseline, place=place)
+    if primaries:
         up = sum((c.endpoints[lead].mean_difference or 0) > 0 for c in comparisons)
-        text = f"{text} {settings_favour(up, len(used), first.treatment)}"
+        text = f"{text} {settings_favour(up, len(used), treatment)}"
     return AcrossSettings(
-        treatment=first.treatment,
-        baseline=first.baseline,
+        treatment=treatment,
+        baseline=baseline,
         settings=tuple(d.setting for d in drafted.drafts),
         verdict=verdict,
         sentence=text,
         endpoints=tuple(found),
+    )
+
+
+def _pool(j: int, drafted: AcrossDraft, frame: Frame) -> Pooled:
+    """One endpoint over all settings; what is not primary gets the sign test alone."""
+    column, weights = drafted.by_endpoint[j], drafted.weights[j]
+    d = np.array(list(drafted.contributions[j].values()))
+    primary = column[0].primary
+    crossed = crossed_over_settings([m.influence for m in column if m.seeds]) if primary else None
+    return Pooled(
+        endpoint=column[0].endpoint,
+        primary=primary,
+        differences=d,
+        sign=_sign(drafted.contributions[j], drafted),
+        crossed=crossed_finding(crossed, frame),
+        equivalence=equivalence_finding(d, frame, weights) if primary else None,
+        weights=weights,
+        by_setting=column,
     )
 
 
@@ -157,59 +179,53 @@ def _sign(contributions: Mapping[int, float], drafted: AcrossDraft) -> paired.Si
     return paired.sign_test(counted, extra_losses=len(losses), extra_wins=len(wins))
 
 
-def _equivalence(d: paired.Floats, weights: Sequence[float], frame: Frame) -> EquivalenceFinding | None:
-    margin = frame.plan.margin
-    if margin is None:
-        return None
-    found = equivalence(d, margin=margin, alpha=frame.plan.alpha, weights=weights, rng=frame.signs)
-    return equivalence_finding(found, d, frame)
-
-
 def _endpoint(
-    j: int,
-    column: Sequence[Measured],
-    d: paired.Floats,
-    sign: paired.SignTest,
-    crossed: Crossed | None,
-    ruled: Ruled | None,
+    pooled: Pooled,
+    e: Evidence | None,
+    rows: tuple[SettingRow, ...],
     *,
-    drafted: AcrossDraft,
-    member: FamilyMember,
-    comparisons: Sequence[Comparison],
-    indexed: Indexed,
+    sentence: str,
+    unpaired: Sequence[Sequence[tuple[float, ...]]],
     frame: Frame,
 ) -> AcrossEndpoint:
+    """One endpoint over all settings, as the report keeps it.
+
+    Args:
+        pooled: The endpoint over all settings.
+        e: Evidence for a primary endpoint's verdict; None: exploratory.
+        rows: One per setting.
+        sentence: The verdict's.
+        unpaired: Scores of baseline and treatment, setting by setting, whether or not they have a partner.
+        frame: The study's frame.
+    """
     fixed = not frame.sequential
+    p = e if fixed else None
+    column, sign = pooled.by_setting, pooled.sign
     differences = [m.differences for m in column]
-    means = settings.mean_by_setting(differences)
-    units, unit_signs = settings.settings_t(means), settings.settings_sign_test(means)
-    spread = settings.heterogeneity([x for x in differences if x.size >= 2])
-    left = settings.leave_one_out(differences)
-    first = drafted.drafts[0]
-    unpaired = [
-        [finished_scores(indexed, variant, x.setting, str(column[0].endpoint)) for x in drafted.drafts]
-        for variant in (first.baseline, first.treatment)
-    ]
-    reversal = settings.simpson(*unpaired)
+    means = across_settings.mean_by_setting(differences)
+    units, unit_signs = across_settings.settings_t(means), across_settings.settings_sign_test(means)
+    spread = across_settings.heterogeneity([x for x in differences if x.size >= 2])
+    left = across_settings.leave_one_out(differences)
+    reversal = across_settings.simpson(*unpaired)
     mean = left.overall
     return AcrossEndpoint(
-        endpoint=str(column[0].endpoint),
-        primary=column[0].primary,
-        rows=tuple(_row(c, j) for c in comparisons),
+        endpoint=str(pooled.endpoint),
+        primary=pooled.primary,
+        rows=rows,
         n_settings=means.size,
-        n_distinct_seeds=d.size,
-        pooled_sign_flip_p=settings.pooled_by_seed([by_seed(m) for m in column], rng=frame.signs).p_value
+        n_distinct_seeds=pooled.differences.size,
+        pooled_sign_flip_p=across_settings.pooled_by_seed([by_seed(m) for m in column], rng=frame.signs).p_value
         if fixed
         else None,
-        adjusted_p=member.adjusted[j] if fixed and column[0].primary else None,
-        p_floor=joint_floor(d, 1),
-        adjusted_floor=joint_floor(d, member.factor) if fixed and column[0].primary else None,
+        adjusted_p=p.adjusted_p if p else None,
+        p_floor=joint_floor(pooled.differences),
+        adjusted_floor=p.floor if p else None,
         wins=sign.wins,
         losses=sign.losses,
         ties=sign.ties,
         mean_difference=mean,
-        crossed=crossed_finding(crossed, frame),
-        equivalence=_equivalence(d, drafted.weights[j], frame) if ruled else None,
+        crossed=pooled.crossed,
+        equivalence=pooled.equivalence,
         settings_t_p=units.p_value if fixed else None,
         settings_t_ci95=units.ci95,
         settings_favouring_treatment=unit_signs.favouring_treatment,
@@ -218,18 +234,16 @@ def _endpoint(
         heterogeneity_df=spread.df,
         heterogeneity_p=spread.p_value if fixed else None,
         meta=_meta(differences, fixed=fixed),
-        without={x.setting: w for x, w in zip(drafted.drafts, left.without, strict=True)},
+        without={x.setting: w for x, w in zip(rows, left.without, strict=True)},
         direction_depends_on_one_setting=left.direction_depends_on_one_setting,
         simpson=reversal.reversal,
         pooled_unpaired_difference=reversal.pooled,
         e_value=sequential.e_value(sign.wins, sign.losses) if not fixed else None,
-        e_threshold=frame.e_threshold if ruled else None,
-        verdict=ruled.verdict if ruled else None,
-        sentence=ruled.sentence
-        if ruled
-        else exploratory_sentence(
-            str(column[0].endpoint), mean=mean, wins=sign.wins, losses=sign.losses, ties=sign.ties
-        ),
+        e_threshold=e.criteria.e_threshold if e else None,
+        verdict=e.verdict if e else None,
+        sentence=sentence
+        if e
+        else exploratory_sentence(str(pooled.endpoint), mean=mean, wins=sign.wins, losses=sign.losses, ties=sign.ties),
     )
 
 
@@ -254,7 +268,7 @@ def _meta(differences: Sequence[paired.Floats], *, fixed: bool) -> MetaAnalysis 
     known = [x for x in differences if x.size >= 2]
     if len(known) < 2:
         return None
-    m = meta_analysis(settings.mean_by_setting(known), settings.variance_of_means(known))
+    m = across_settings.meta_analysis(across_settings.mean_by_setting(known), across_settings.variance_of_means(known))
     return MetaAnalysis(
         fixed=m.fixed,
         q=m.q,

@@ -74,8 +74,8 @@ def role_counts(layout: str, dims: Iterable[int]) -> list[tuple[int, int, int]]:
 
 
 def bands(layout: str, dims: Iterable[int]) -> tuple[RoleBand, ...]:
-    """Runs of indices that serve alike; under the interleaved layouts even and odd indices apart alternate,
-    so a run is there one of index pairs, described by its even index."""
+    """Runs of indices with the same roles. Under the interleaved layouts even and odd indices alternate: there a run
+    is one of index pairs, and its even indices are counted."""
     counts = role_counts(layout, dims)
     step = 1 if layout == "chunked" else 2
     out: list[RoleBand] = []
@@ -92,7 +92,7 @@ def bands(layout: str, dims: Iterable[int]) -> tuple[RoleBand, ...]:
 
 
 def angle_roles(cells: Iterable[CellRecord]) -> AngleRoles | None:
-    """The role table for the AnglE layouts among the cells; None when fewer than one variant uses AnglE."""
+    """The role table for the AnglE layouts among the cells; None when no variant uses AnglE."""
     layouts: dict[str, dict[str, None]] = {}
     dims: tuple[int, ...] = ()
     for cell in cells:

@@ -7,25 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.comparing.endpoint import (
-    Frame,
-    Joint,
-    Measured,
-    Ruled,
-    crossed_finding,
-    equivalence_finding,
-    finding,
-    measure,
-    rule,
-    seeds_at_margin,
-    seeds_to_reach_alpha,
-)
+from analysis.comparing.endpoint import Frame, Measured, finding, measure
 from analysis.comparing.example_influence import ExampleStore
 from analysis.comparing.findings import Comparison, SeedsAdvice
-from analysis.comparing.headline import leading, sentence_of
 from analysis.comparing.pairing import PairedScores
-from analysis.comparing.verdict import Side, comparison_verdict, opposed
-from analysis.comparing.wording import one_pair_sentence
+from analysis.comparing.verdict import Evidence, Side, verdict_over
+from analysis.comparing.wording import leading, one_pair_sentence, sentence_of, verdict_sentence
 from analysis.statistics import paired, sequential
 from analysis.statistics.joint import FamilyMember, JointTest, holm, joint_sign_flip
 from analysis.statistics.power import WIN_RATES, seeds_needed
@@ -33,7 +20,7 @@ from analysis.statistics.power import WIN_RATES, seeds_needed
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A comparison before the others are counted."""
+    """A measured comparison, not yet corrected for the others."""
 
     treatment: str
     baseline: str
@@ -111,39 +98,26 @@ def decide(
     place = f", setting {d.setting}" if several_settings else ""
     flips = [paired.sign_flip_test(m.differences, rng=frame.signs).p_value for m in d.endpoints]
     holm_p = holm(flips[: len(d.primaries)])
-    ruled: list[Ruled] = []
-    found = []
-    for j, m in enumerate(d.endpoints):
-        own = None
-        if m.primary:
-            equal = equivalence_finding(m.equivalence, m.differences, frame)
-            own = rule(
-                m.differences,
-                m.sign,
-                frame=frame,
-                adjusted_p=member.adjusted[j],
-                factor=member.factor,
-                equivalent=equal is not None and equal.equivalent,
-                interval=crossed_finding(m.crossed, frame),
-                conflict=pairs.conflict,
-                failed=d.failed,
-                treatment=d.treatment,
-                baseline=d.baseline,
-                endpoint=m.endpoint,
-                place=place,
-            )
-            ruled.append(own)
-        joint = Joint(
+    primaries = [
+        m.evidence(j, member, frame=frame, conflict=pairs.conflict, failed=d.failed) for j, m in enumerate(d.primaries)
+    ]
+    found = [
+        finding(
+            m,
+            e,
             sign_flip_p=flips[j],
-            adjusted_p=member.adjusted[j] if m.primary else None,
-            single_step_p=d.joint.single_step[j] if m.primary else None,
-            holm_p=holm_p[j] if m.primary else None,
-            factor=member.factor,
-            e_closed=e_closed[j] if m.primary else None,
+            single_step_p=d.joint.single_step[j],
+            holm_p=holm_p[j],
+            e_closed=e_closed[j],
+            sentence=verdict_sentence(e, treatment=d.treatment, baseline=d.baseline, place=place),
+            frame=frame,
         )
-        found.append(finding(m, joint, own, frame=frame))
-    verdict = comparison_verdict([r.verdict for r in ruled], opposed=opposed([r.evidence for r in ruled]))
-    lead = leading(verdict, ruled)
+        for j, (m, e) in enumerate(zip(d.primaries, primaries, strict=True))
+    ]
+    rest = range(len(primaries), len(flips))
+    found += [finding(d.endpoints[j], None, sign_flip_p=flips[j], frame=frame) for j in rest]
+    verdict = verdict_over(primaries)
+    lead = leading(verdict, primaries)
     first = d.primaries[0] if d.primaries else None
     correlation = paired.seed_correlation(first.treatment, first.baseline) if first else None
     return Comparison(
@@ -151,7 +125,7 @@ def decide(
         baseline=d.baseline,
         setting=d.setting,
         verdict=verdict,
-        sentence=sentence_of(verdict, ruled, lead, treatment=d.treatment, baseline=d.baseline, place=place)
+        sentence=sentence_of(verdict, primaries, lead, treatment=d.treatment, baseline=d.baseline, place=place)
         + one_pair_sentence(first.one_pair if first else None),
         endpoints=tuple(found),
         dropped=pairs.dropped,
@@ -163,31 +137,30 @@ def decide(
         declared_differences=pairs.declared,
         unverified_pairs=pairs.unverified,
         conflict=pairs.conflict,
-        advice=_advice(d, lead, member.factor, frame=frame) if d.primaries else None,
+        advice=_advice(d, primaries[lead], d.primaries[lead]) if primaries else None,
         descriptive=several_settings,
     )
 
 
-def _advice(d: Draft, lead: int, factor: int, *, frame: Frame) -> SeedsAdvice:
-    m = d.primaries[lead]
-    alpha = frame.plan.alpha
-    reach = seeds_to_reach_alpha(frame, factor)
+def _advice(d: Draft, e: Evidence, m: Measured) -> SeedsAdvice:
+    """From the leading primary's evidence."""
+    alpha, threshold = e.criteria.alpha, e.criteria.e_threshold
+    reach = e.seeds_to_reach_alpha
     rates = {
         f"{rate:g}": needed
         for rate in WIN_RATES
-        if (needed := seeds_needed(rate, alpha=alpha / factor).first) is not None
+        if (needed := seeds_needed(rate, alpha=alpha / e.factor).first) is not None
     }
-    at_margin = seeds_at_margin(m.differences, frame, factor)
     to_go = None
-    if frame.e_threshold is not None:
-        to_go = sequential.seeds_to_go(m.sign.wins, m.sign.losses, frame.e_threshold) or None
-    crossed = crossed_finding(m.crossed, frame)
+    if threshold is not None:
+        to_go = sequential.seeds_to_go(e.sign.wins, e.sign.losses, threshold) or None
+    crossed = m.crossed
     if crossed is not None and crossed.blocked_by_examples and crossed.examples_needed is not None:
         text = (
             f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about "
             f"{crossed.examples_needed:,} test examples would be needed (now {crossed.n_examples:,})."
         )
-    elif frame.sequential:
+    elif e.criteria.sequential:
         text = (
             f"If the win rate so far goes on, {to_go} more seed{'s' if to_go > 1 else ''} will decide."
             if to_go
@@ -199,7 +172,7 @@ def _advice(d: Draft, lead: int, factor: int, *, frame: Frame) -> SeedsAdvice:
     return SeedsAdvice(
         seeds_to_reach_alpha=reach,
         seeds_for_win_rate=rates,
-        seeds_at_margin=at_margin,
+        seeds_at_margin=e.seeds_at_margin,
         sequential_seeds_to_go=to_go,
         sentence=text,
     )

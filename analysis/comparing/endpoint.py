@@ -1,15 +1,13 @@
-"""One endpoint of one comparison: every number about it, then its verdict."""
+"""One endpoint of one comparison: every number about it, the evidence for its verdict, and what the report keeps."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from analysis import schema
-from analysis.comparing.example_influence import ExampleStore, PairInfluence
+from analysis.comparing.example_influence import ExampleStore, PairInfluence, one_pair
 from analysis.comparing.findings import (
     CrossedFinding,
     EndpointFinding,
@@ -17,18 +15,16 @@ from analysis.comparing.findings import (
     Interval,
     OnePairFinding,
     PlanUsed,
-    Verdict,
 )
-from analysis.comparing.one_pair import one_pair
 from analysis.comparing.pairing import PairedScores
-from analysis.comparing.verdict import Evidence, Side, endpoint_verdict, evidence
-from analysis.comparing.wording import exploratory_sentence, p_text, verdict_sentence
+from analysis.comparing.verdict import Criteria, Evidence, Side
+from analysis.comparing.wording import exploratory_sentence
 from analysis.statistics import paired, sequential
-from analysis.statistics.closed_forms import e_threshold, p_floor, seeds_for_e_value
+from analysis.statistics.closed_forms import p_floor
 from analysis.statistics.crossed import Crossed, SettingInfluence, crossed, crossed_bootstrap
-from analysis.statistics.equivalence import Equivalence, effect_at_margin, equivalence
+from analysis.statistics.equivalence import equivalence
+from analysis.statistics.joint import FamilyMember
 from analysis.statistics.paired import Floats
-from analysis.statistics.power import minimum_seeds, seeds_needed_t
 
 BOOTSTRAP_RESAMPLES = 1_000
 
@@ -39,51 +35,96 @@ class Frame:
 
     plan: PlanUsed
     hypotheses: int
-    """Primaries x comparisons: m of a sequential study."""
-    comparisons: int
+    """Primaries x comparisons."""
     signs: paired.SignSource
     rng: np.random.Generator
 
     @property
     def sequential(self) -> bool:
-        """Does E stand for p?"""
+        """E-values take the place of p-values."""
         return self.plan.stopping == "sequential"
 
     @property
-    def e_threshold(self) -> float | None:
-        """m / alpha, in a sequential study."""
-        return e_threshold(self.hypotheses, self.plan.alpha) if self.sequential else None
+    def criteria(self) -> Criteria:
+        """What this study declared for its verdicts."""
+        plan = self.plan
+        return Criteria(alpha=plan.alpha, margin=plan.margin, hypotheses=self.hypotheses, sequential=self.sequential)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """An endpoint's data and those results that need no other comparison."""
+class Tested:
+    """An endpoint's differences, in one setting or over all, and those tests that need no other comparison."""
 
     endpoint: schema.Endpoint
     primary: bool
-    seeds: tuple[int, ...]
-    treatment: Floats
-    baseline: Floats
+    differences: Floats = field(repr=False)
+    """(pairs,); over settings one per distinct seed."""
     sign: paired.SignTest
-    crossed: Crossed | None
+    crossed: CrossedFinding | None
+    equivalence: EquivalenceFinding | None
+    """None without a margin."""
+    weights: tuple[float, ...] | None = None
+    """As in `equivalence`."""
+
+    def evidence(
+        self, j: int, member: FamilyMember, *, frame: Frame, conflict: str | None, failed: frozenset[Side]
+    ) -> Evidence:
+        """What the rules look at.
+
+        Args:
+            j: Position among the primary endpoints.
+            member: Their p-values after the other comparisons were counted.
+            frame: The study's frame.
+            conflict: Which key has two different scores; None: none has.
+            failed: Sides that failed by themselves on some seed.
+        """
+        crossed = self.crossed
+        return Evidence(
+            endpoint=self.endpoint,
+            criteria=frame.criteria,
+            differences=self.differences,
+            sign=self.sign,
+            adjusted_p=member.adjusted[j],
+            factor=member.factor,
+            equivalent=self.equivalence is not None and self.equivalence.equivalent,
+            weights=self.weights,
+            crossed_ci95=crossed.ci95_joint if crossed else None,
+            crossed_ci90=crossed.ci90 if crossed else None,
+            examples_needed=crossed.examples_needed if crossed and crossed.blocked_by_examples else None,
+            conflict=conflict,
+            failed=failed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Tested):
+    """One endpoint in one setting."""
+
+    seeds: tuple[int, ...]
+    treatment: Floats = field(repr=False)
+    """(seeds,)"""
+    baseline: Floats = field(repr=False)
     crossed_missing: str | None
     influence: SettingInfluence
     bootstrap: Interval | None
     one_pair: OnePairFinding | None
-    equivalence: Equivalence | None
     disagreements: tuple[str, ...]
     """What is wrong with the stored predictions, one sentence each."""
-
-    @property
-    def differences(self) -> Floats:
-        """(seeds,)"""
-        return self.treatment - self.baseline
 
 
 def measure(
     name: str, pairs: PairedScores, *, frame: Frame, examples: ExampleStore, extra_wins: int, extra_losses: int
 ) -> Measured:
-    """Everything about one endpoint that does not depend on multiplicity."""
+    """Everything about one endpoint that does not depend on other endpoints or comparisons.
+
+    Args:
+        name: Endpoint, such as `test/spearman_512`.
+        pairs: Scores of both variants.
+        frame: The study's frame.
+        examples: Stored predictions.
+        extra_wins: Seeds on which only the baseline failed by itself.
+        extra_losses: Seeds on which only the treatment did.
+    """
     endpoint = schema.parse_endpoint(name)
     t, b = np.array(pairs.treatment.get(name, ())), np.array(pairs.baseline.get(name, ()))
     if pairs.conflict or not t.size:
@@ -96,26 +137,26 @@ def measure(
     found = examples.pair(endpoint, seeds=seeds, treatment=cells[0], baseline=cells[1], scores=(t.tolist(), b.tolist()))
     d = t - b
     part = SettingInfluence(seeds=seeds, differences=d, influence=found.values, test_set=found.test_set)
-    margin = frame.plan.margin
     return Measured(
         endpoint=endpoint,
         primary=primary,
         seeds=seeds,
         treatment=t,
         baseline=b,
+        differences=d,
         sign=paired.sign_test(d, extra_wins=extra_wins, extra_losses=extra_losses),
-        crossed=None if found.values is None else crossed(d, found.values),
+        crossed=None if found.values is None else crossed_finding(crossed(d, found.values), frame),
         crossed_missing=_missing(found, d.size),
         influence=part,
         bootstrap=_bootstrap(d, found, frame) if primary else None,
         one_pair=one_pair(endpoint, cells, examples, fixed=not frame.sequential) if d.size == 1 else None,
-        equivalence=None if margin is None else equivalence(d, margin=margin, alpha=frame.plan.alpha, rng=frame.signs),
+        equivalence=equivalence_finding(d, frame),
         disagreements=(*found.disagreements, *_partly(found, endpoint.split)),
     )
 
 
 def _partly(found: PairInfluence, split: str) -> list[str]:
-    """Said where the crossed interval rests on fewer seeds than the tests."""
+    """A sentence where the crossed interval uses fewer seeds than the tests."""
     return [f"crossed intervals on {split}: {found.missing}"] if found.values is not None and found.missing else []
 
 
@@ -134,7 +175,7 @@ def _bootstrap(d: Floats, found: PairInfluence, frame: Frame) -> Interval | None
 
 
 def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | None:
-    """As the report keeps it."""
+    """Variance components and intervals as the report keeps them."""
     if found is None:
         return None
     return CrossedFinding(
@@ -155,12 +196,13 @@ def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | Non
     )
 
 
-def equivalence_finding(found: Equivalence | None, d: Floats, frame: Frame) -> EquivalenceFinding | None:
-    """Against the margin: by sign flips, or by e-values in a sequential study."""
-    margin = frame.plan.margin
-    if found is None or margin is None:
+def equivalence_finding(d: Floats, frame: Frame, weights: tuple[float, ...] | None = None) -> EquivalenceFinding | None:
+    """Against the margin: by sign flips, or by e-values in a sequential study; None without a margin."""
+    margin, alpha = frame.plan.margin, frame.plan.alpha
+    if margin is None:
         return None
-    e = sequential.equivalence_e_values(d, margin=margin, alpha=frame.plan.alpha) if frame.sequential else None
+    found = equivalence(d, margin=margin, alpha=alpha, weights=weights, rng=frame.signs)
+    e = sequential.equivalence_e_values(d, margin=margin, alpha=alpha) if frame.sequential else None
     return EquivalenceFinding(
         margin=margin,
         exact_p=None if e else found.exact_p,
@@ -173,136 +215,37 @@ def equivalence_finding(found: Equivalence | None, d: Floats, frame: Frame) -> E
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ruled:
-    """Evidence, verdict and sentence of a primary endpoint."""
-
-    endpoint: schema.Endpoint
-    sign: paired.SignTest
-    adjusted_p: float
-    evidence: Evidence
-    verdict: Verdict
-    sentence: str
-
-
-def rule(
-    d: Floats,
-    sign: paired.SignTest,
+def finding(
+    m: Measured,
+    e: Evidence | None,
     *,
+    sign_flip_p: float,
+    single_step_p: float | None = None,
+    holm_p: float | None = None,
+    e_closed: float | None = None,
+    sentence: str = "",
     frame: Frame,
-    adjusted_p: float,
-    factor: int,
-    equivalent: bool,
-    interval: CrossedFinding | None,
-    conflict: str | None,
-    failed: frozenset[Side],
-    treatment: str,
-    baseline: str,
-    endpoint: schema.Endpoint,
-    place: str,
-    weights: Sequence[float] | None = None,
-) -> Ruled:
-    """Apply the verdict's rules to one primary endpoint, in one setting or over all (`weights`: of its seeds)."""
-    plan = frame.plan
-    floor = joint_floor(d, factor)
-    found = evidence(
-        d,
-        wins=sign.wins,
-        losses=sign.losses,
-        alpha=plan.alpha,
-        margin=plan.margin,
-        adjusted_p=adjusted_p,
-        floor=floor,
-        equivalent=equivalent,
-        crossed_ci95=interval.ci95_joint if interval else None,
-        crossed_ci90=interval.ci90 if interval else None,
-        conflict=conflict is not None,
-        failed=failed,
-        e_threshold=frame.e_threshold,
-        weights=weights,
-    )
-    verdict = endpoint_verdict(found)
-    names: dict[Side, str] = {"treatment": treatment, "baseline": baseline}
-    e = sequential.e_value(sign.wins, sign.losses)
-    return Ruled(
-        endpoint=endpoint,
-        sign=sign,
-        adjusted_p=adjusted_p,
-        evidence=found,
-        verdict=verdict,
-        sentence=verdict_sentence(
-            verdict,
-            treatment=treatment,
-            baseline=baseline,
-            where=f"on {endpoint}{place}",
-            wins=sign.wins,
-            losses=sign.losses,
-            ties=sign.ties,
-            n_pairs=d.size,
-            mean=float(d.mean()) if d.size else None,
-            evidence=f"E = {e:.3g} of {frame.e_threshold:g}" if frame.e_threshold else f"p = {p_text(adjusted_p)}",
-            crossed=interval.ci95_joint if interval else None,
-            margin=plan.margin,
-            smallest_p=floor,
-            alpha=plan.alpha,
-            seeds_needed=seeds_to_reach_alpha(frame, factor),
-            reachable=found.can_be_significant,
-            conflict=conflict,
-            blocked_by_examples=interval.examples_needed if interval and interval.blocked_by_examples else None,
-            crossed_known=interval is not None and interval.ci95 is not None,
-            failed=[names[side] for side in sorted(failed)],
-            power_at_margin=found.power_at_margin,
-            seeds_at_margin=seeds_at_margin(d, frame, factor, weights),
-            sequential=frame.sequential,
-            hypotheses=frame.hypotheses,
-            comparisons=factor,
-        ),
-    )
+) -> EndpointFinding:
+    """The endpoint as the report keeps it; fixed-n p-values are left out of a sequential study.
 
-
-def joint_floor(d: Floats, factor: int) -> float:
-    """Smallest step-down p that these pairs can give; a seed without a difference counts in the sign test only."""
-    return min(1.0, factor * p_floor(int(np.count_nonzero(paired.snap_ties(d)))))
-
-
-def seeds_to_reach_alpha(frame: Frame, factor: int) -> int:
-    """Smallest number of untied seeds that can reach alpha, or E its threshold."""
-    threshold = frame.e_threshold
-    if threshold is None:
-        return minimum_seeds(frame.plan.alpha, comparisons=factor).joint
-    return seeds_for_e_value(threshold)
-
-
-def seeds_at_margin(d: Floats, frame: Frame, factor: int, weights: Sequence[float] | None = None) -> int | None:
-    """Seeds for 80% power of the paired t test at the margin, with the observed sd and Holm's factor."""
-    if frame.plan.margin is None:
-        return None
-    effect = effect_at_margin(d, margin=frame.plan.margin, weights=weights)
-    return seeds_needed_t(effect, alpha=frame.plan.alpha / factor) if effect and math.isfinite(effect) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Joint:
-    """What multiplicity says about one endpoint."""
-
-    sign_flip_p: float
-    adjusted_p: float | None
-    single_step_p: float | None
-    holm_p: float | None
-    factor: int
-    e_closed: float | None
-
-
-def finding(measured: Measured, joint: Joint, ruled: Ruled | None, *, frame: Frame) -> EndpointFinding:
-    """The endpoint as the report keeps it; fixed-n p-values are left out of a sequential study."""
-    m, d, fixed = measured, measured.differences, not frame.sequential
+    Args:
+        m: What was measured.
+        e: Evidence for a primary endpoint's verdict; None: exploratory. The rest but `sign_flip_p` goes with it.
+        sign_flip_p: Of this endpoint alone.
+        single_step_p: Of the joint test.
+        holm_p: Holm over the primaries' own sign flips.
+        e_closed: E-value after closed testing, in a sequential study.
+        sentence: The verdict's.
+        frame: The study's frame.
+    """
+    d, fixed = m.differences, not frame.sequential
     t, wilcoxon = paired.paired_t(d), paired.wilcoxon_signed_rank(d)
     exact = paired.sign_flip_interval(d, rng=frame.signs) if m.primary or d.size <= paired.EXACT_UP_TO else None
     enough = d.size >= paired.BOOTSTRAP_FROM and m.primary
     floor = p_floor(m.sign.n_used)
     means = [float(x.mean()) if x.size else None for x in (m.treatment, m.baseline)]
     spreads = [float(x.std(ddof=1)) if x.size > 1 else None for x in (m.treatment, m.baseline)]
-    in_play = fixed and m.primary
+    p = e if fixed else None
     return EndpointFinding(
         endpoint=str(m.endpoint),
         metric=m.endpoint.metric,
@@ -324,10 +267,10 @@ def finding(measured: Measured, joint: Joint, ruled: Ruled | None, *, frame: Fra
         ties=m.sign.ties,
         sign_test_p=m.sign.p_value if fixed else None,
         p_floor=floor,
-        sign_flip_p=joint.sign_flip_p if fixed else None,
-        adjusted_p=joint.adjusted_p if in_play else None,
-        adjusted_floor=joint_floor(d, joint.factor) if in_play else None,
-        holm_p=joint.holm_p if in_play else None,
+        sign_flip_p=sign_flip_p if fixed else None,
+        adjusted_p=p.adjusted_p if p else None,
+        adjusted_floor=p.floor if p else None,
+        holm_p=holm_p if p else None,
         wilcoxon_p=wilcoxon.p_value if fixed else None,
         t_p=t.p_value if fixed else None,
         t_ci95=t.ci95,
@@ -338,23 +281,23 @@ def finding(measured: Measured, joint: Joint, ruled: Ruled | None, *, frame: Fra
         dz=t.dz,
         gz=t.gz,
         prob_improvement=paired.probability_of_improvement(m.baseline, m.treatment).paired,
-        crossed=crossed_finding(m.crossed, frame),
+        crossed=m.crossed,
         crossed_missing=m.crossed_missing,
-        equivalence=equivalence_finding(m.equivalence, d, frame),
+        equivalence=m.equivalence,
         one_pair=m.one_pair,
         e_value=sequential.e_value(m.sign.wins, m.sign.losses) if not fixed else None,
-        e_threshold=frame.e_threshold if m.primary else None,
+        e_threshold=e.criteria.e_threshold if e else None,
         win_rate_interval=None
         if fixed
         else sequential.win_rate_interval(m.sign.wins, m.sign.losses, alpha=frame.plan.alpha),
-        verdict=ruled.verdict if ruled else None,
-        sentence=ruled.sentence
-        if ruled
+        verdict=e.verdict if e else None,
+        sentence=sentence
+        if e
         else exploratory_sentence(
             str(m.endpoint), mean=t.mean, wins=m.sign.wins, losses=m.sign.losses, ties=m.sign.ties
         ),
         welch_p=paired.welch_p(m.treatment, m.baseline) if fixed else None,
-        single_step_p=joint.single_step_p if in_play else None,
-        e_closed=joint.e_closed,
+        single_step_p=single_step_p if p else None,
+        e_closed=e_closed,
         crossed_bootstrap_ci95=m.bootstrap,
     )

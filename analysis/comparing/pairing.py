@@ -1,4 +1,4 @@
-"""Recorded cells -> verified pairs: which seeds two variants share in a setting, and what was dropped and why."""
+"""From recorded cells to verified pairs: which seeds two variants share in a setting, what was dropped and why."""
 
 from __future__ import annotations
 
@@ -11,30 +11,15 @@ from typing import Any
 
 from analysis import schema
 from analysis.comparing.findings import DeclaredDifference, DroppedSeed
+from analysis.comparing.fingerprints import (
+    SEED_FIELD,
+    declared_differences,
+    declared_roots,
+    fingerprint_problem,
+    is_below,
+)
 from analysis.results.model import CellRecord, Results
 from analysis.statistics.paired import TIE_TOLERANCE
-
-SEED_FIELD = "seed"
-
-# Which fingerprint keys a declared field may change. Everything else must agree inside a pair.
-# Fields match themselves and what is below them.
-AFFECTED_KEYS: Mapping[str, tuple[str, ...]] = {
-    "model.name": (schema.FINGERPRINT_INITIAL_WEIGHTS,),
-    "model.revision": (schema.FINGERPRINT_INITIAL_WEIGHTS,),
-    "model.dtype": (schema.FINGERPRINT_INITIAL_WEIGHTS, schema.FINGERPRINT_DTYPE),
-    "data": (schema.FINGERPRINT_DATA, schema.FINGERPRINT_EXAMPLE_ORDER),
-    "trainable": (schema.FINGERPRINT_INITIAL_WEIGHTS, schema.FINGERPRINT_EXAMPLE_ORDER),
-    "options": (schema.FINGERPRINT_INITIAL_WEIGHTS, schema.FINGERPRINT_EXAMPLE_ORDER),
-    "options.deterministic": (schema.FINGERPRINT_DETERMINISTIC,),
-    # How many examples are drawn depends on these; on the batch size only where `_sets_order` says so.
-    "epochs": (schema.FINGERPRINT_EXAMPLE_ORDER,),
-    "max_steps": (schema.FINGERPRINT_EXAMPLE_ORDER,),
-    "batch_sampler": (schema.FINGERPRINT_EXAMPLE_ORDER,),
-    "dataloader_drop_last": (schema.FINGERPRINT_EXAMPLE_ORDER,),
-    "bf16": (schema.FINGERPRINT_DTYPE,),
-    "fp16": (schema.FINGERPRINT_DTYPE,),
-    "tf32": (schema.FINGERPRINT_DTYPE, schema.FINGERPRINT_TF32),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +40,6 @@ class PairedScores:
     unverified: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pairs:
-    """Seeds that two lists of scores share."""
-
-    used: tuple[int | str, ...]
-    baseline: tuple[float, ...]
-    treatment: tuple[float, ...]
-    dropped: tuple[tuple[int | str, str], ...]
-    """(seed, reason)."""
-    conflict: str | None
-
-
 def merge_repeats(records: Iterable[tuple[Any, float | None]]) -> tuple[dict[Any, float], list[Any]]:
     """Records (key, score) -> one score per key, and the keys with two different scores.
 
@@ -85,65 +58,18 @@ def merge_repeats(records: Iterable[tuple[Any, float | None]]) -> tuple[dict[Any
     return merged, conflicts
 
 
-def pair_scores(
-    baseline: Iterable[tuple[int | str, float | None]], treatment: Iterable[tuple[int | str, float | None]]
-) -> Pairs:
-    """Pair on exact seeds; never impute, never unpair.
-
-    Args:
-        baseline: (seed, score), possibly repeated.
-        treatment: The same.
-    """
-    a, conflicts_a = merge_repeats(baseline)
-    b, conflicts_b = merge_repeats(treatment)
-    used: list[int | str] = []
-    dropped: list[tuple[int | str, str]] = []
-    for seed in sorted({*a, *b}, key=lambda s: (isinstance(s, str), s)):
-        reasons = [
-            f"no score of {side}" if seed not in scores else f"the score of {side} is NaN"
-            for side, scores in (("the baseline", a), ("the treatment", b))
-            if math.isnan(scores.get(seed, math.nan))
-        ]
-        if reasons:
-            dropped.append((seed, "; ".join(reasons)))
-        else:
-            used.append(seed)
-    conflict = None
-    if conflicts_a or conflicts_b:
-        side, seed = ("the baseline", conflicts_a[0]) if conflicts_a else ("the treatment", conflicts_b[0])
-        conflict = f"seed {seed} has two different scores of {side}"
-        used = []
-    return Pairs(
-        used=tuple(used),
-        baseline=tuple(a[s] for s in used),
-        treatment=tuple(b[s] for s in used),
-        dropped=tuple(dropped),
-        conflict=conflict,
-    )
-
-
-# -- settings ------------------------------------------------------------------------------------------------------
-def _below(field: str, declared: Iterable[str]) -> bool:
-    return any(field == d or field.startswith(d + ".") for d in declared)
-
-
-def _roots(fields: Iterable[str]) -> set[str]:
-    """Declared fields; `loss.layout` also frees `loss`'s other parts, since a loss is replaced as a whole."""
-    return {("loss" if f.startswith("loss.") else f) for f in fields}
-
-
 def settings_of(cells: Sequence[CellRecord]) -> dict[int, str]:
     """Position of a cell -> label of its setting.
 
     The setting is what the resolved fields say besides the seed and whatever any variant declares, so a label that
     changed (a grid added later) does not split one setting in two. Cells without fields go by their label.
     """
-    declared = _roots(f for cell in cells for f in cell.variant_fields)
+    declared = declared_roots(f for cell in cells for f in cell.variant_fields)
     by_identity: dict[str, list[int]] = defaultdict(list)
     own_fields: dict[str, Mapping[str, Any]] = {}
     for position, cell in enumerate(cells):
         if cell.fields:
-            own = {k: v for k, v in cell.fields.items() if k != SEED_FIELD and not _below(k, declared)}
+            own = {k: v for k, v in cell.fields.items() if k != SEED_FIELD and not is_below(k, declared)}
             identity = json.dumps(own, sort_keys=True, default=str)
         else:
             own, identity = {}, f"label:{cell.setting}"
@@ -177,75 +103,6 @@ def _told_apart(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [",".join(f"{f}={s.get(f)}" for f in enough) for s in settings]
 
 
-# -- fingerprints --------------------------------------------------------------------------------------------------
-def declared_differences(treatment: CellRecord, baseline: CellRecord) -> tuple[DeclaredDifference, ...]:
-    """Fields that a variant declares and that differ between two cells."""
-    declared = _roots((*treatment.variant_fields, *baseline.variant_fields))
-    names = dict.fromkeys((*baseline.fields, *treatment.fields))
-    return tuple(
-        DeclaredDifference(field=f, treatment=treatment.fields.get(f), baseline=baseline.fields.get(f))
-        for f in names
-        if f != SEED_FIELD and _below(f, declared) and treatment.fields.get(f) != baseline.fields.get(f)
-    )
-
-
-def may_differ(key: str, fields: Iterable[str], resolved: Sequence[Mapping[str, Any]] = ()) -> bool:
-    """May this fingerprint key differ inside a pair whose variants differ in these fields?
-
-    Args:
-        key: Fingerprint key.
-        fields: Declared fields in which the two cells differ.
-        resolved: All fields of each of the two cells, defaults left out.
-    """
-    for field in fields:
-        if key == schema.FINGERPRINT_EXAMPLE_ORDER and any(_sets_order(field, own) for own in resolved):
-            return True
-        for owner, keys in AFFECTED_KEYS.items():
-            if key in keys and _below(field, (owner,)):
-                return True
-    return False
-
-
-def _sets_order(field: str, own: Mapping[str, Any]) -> bool:
-    """Whether the order of examples depends on this size in a training with these fields; in most it does not."""
-    if field not in ("batch_size", "gradient_accumulation_steps"):
-        return False
-    if (own.get("max_steps") or 0) > 0:  # so many steps draw more examples when each is larger
-        return True
-    by_batch = own.get("batch_sampler") in ("no_duplicates", "group_by_label") or own.get("dataloader_drop_last")
-    return field == "batch_size" and bool(by_batch)
-
-
-def fingerprint_problem(treatment: CellRecord, baseline: CellRecord) -> str | None:
-    """Why two cells are not verified to be a pair, in words; None when they are."""
-    if not treatment.fingerprint or not baseline.fingerprint:
-        which = [c.variant for c in (treatment, baseline) if not c.fingerprint]
-        return f"no fingerprint recorded for {' and '.join(which)}"
-    fields = [d.field for d in declared_differences(treatment, baseline)]
-    resolved = (treatment.fields, baseline.fields)
-    keys = sorted({*treatment.fingerprint, *baseline.fingerprint})
-    differing = [
-        k
-        for k in keys
-        if treatment.fingerprint.get(k) != baseline.fingerprint.get(k) and not may_differ(k, fields, resolved)
-    ]
-    if not differing:
-        return None
-    parts = [
-        f"{k} ({_short(baseline.fingerprint.get(k))} in {baseline.variant}, "
-        f"{_short(treatment.fingerprint.get(k))} in {treatment.variant})"
-        for k in differing
-    ]
-    return "fingerprints differ in " + ", ".join(parts)
-
-
-def _short(value: str | None) -> str:
-    if value is None:
-        return "not recorded"
-    return value if len(value) <= 24 else value[:12] + "..."
-
-
-# -- from recorded results -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Indexed:
     """Results by (variant, setting, seed), with settings resolved."""

@@ -1,9 +1,10 @@
-"""The plan that an analysis follows, and why its report may be exploratory."""
+"""The plan that an analysis follows, why its report may be exploratory, and where a study file says another thing."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from analysis import schema
@@ -14,6 +15,7 @@ from analysis.results.model import Results
 from analysis.statistics.power import selection_bias
 
 DEFAULT_METRIC = "test/spearman"
+_COUNTS = "the plan recorded at the first run counts"
 
 
 def plan_in_force(
@@ -92,8 +94,8 @@ def _changes(
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)
 
 
@@ -119,7 +121,10 @@ def _extended_after_looking(results: Results, asked: AnalysisPlan) -> Iterable[s
 
 
 def _selection(results: Results, primary: Sequence[str]) -> Iterable[str]:
-    """What a search did that it must not: settings come from validation and tuning seeds, the comparison from test."""
+    """Why the search behind the settings makes the report exploratory.
+
+    A fair search uses the validation split, seeds of its own, and equal budgets.
+    """
     search = results.search
     if not search:
         return
@@ -151,3 +156,38 @@ def _budget(budget: Any) -> dict[str, int]:
     if isinstance(budget, Mapping):
         return {str(k): int(v) for k, v in budget.items()}
     return {"every variant": int(budget)} if isinstance(budget, int) else {}
+
+
+def file_differences(path: Path, declared: Mapping[str, Any] | None) -> list[str]:
+    """One line per field in which a study file differs from the recorded plan, which is the one that counts.
+
+    Args:
+        path: A study file.
+        declared: The recorded plan's fields and `baseline`; None: nothing was declared.
+    """
+    import yaml
+    from pydantic import ValidationError
+
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if declared is None or not isinstance(content, dict):
+        return []
+    lines = []
+    baseline = content.get("baseline")
+    # A label such as `no` or `1` stands for itself in a study file; plain YAML reads another thing.
+    if isinstance(baseline, str) and baseline != declared.get("baseline"):
+        lines.append(_line(path, "baseline", baseline, declared.get("baseline")))
+    try:
+        plan = AnalysisPlan.model_validate(content.get("analysis") or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(["analysis", *map(str, first["loc"])])
+        reason = first["msg"].removeprefix("Value error, ")
+        return [*lines, f"{path}: {field}: {first['input']!r} is not valid ({reason}); {_COUNTS}"]
+    for name, now in plan.model_dump(mode="json").items():
+        if now != declared.get(name):
+            lines.append(_line(path, f"analysis.{name}", now, declared.get(name)))
+    return lines
+
+
+def _line(path: Path, field: str, now: Any, recorded: Any) -> str:
+    return f"{path}: {field} is {_shown(now)}, recorded at the first run: {_shown(recorded)}; the recorded one counts"

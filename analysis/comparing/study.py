@@ -74,7 +74,6 @@ def compare(
     frame = Frame(
         plan=used,
         hypotheses=max(1, len(used.primary) * len(treatments)),
-        comparisons=len(treatments),
         signs=paired.SignSource(rng),
         rng=rng,
     )

@@ -4,48 +4,156 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from analysis.comparing.findings import Interval, Verdict
-from analysis.statistics.closed_forms import reached
+from analysis.schema import Endpoint
+from analysis.statistics import sequential
+from analysis.statistics.closed_forms import e_threshold, p_floor, reached, seeds_for_e_value
 from analysis.statistics.equivalence import effect_at_margin, equivalence
 from analysis.statistics.joint import joint_sign_flip
-from analysis.statistics.paired import Random, finite, sign_test, snap_ties
-from analysis.statistics.power import power_t
-from analysis.statistics.sequential import e_value
+from analysis.statistics.paired import Floats, Random, SignTest, finite, sign_test, snap_ties
+from analysis.statistics.power import minimum_seeds, power_t, seeds_needed_t
 
 Side = Literal["treatment", "baseline"]
 WANTED_POWER = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What the rules look at for one endpoint."""
+class Criteria:
+    """What a study declared for its verdicts."""
 
-    n_pairs: int
-    all_zero: bool
-    mean: float
-    """Mean difference; in a sequential study the sign of wins - losses decides the direction."""
-    significant: bool
-    """p <= alpha, or E at its threshold."""
-    direction: int
-    """+1 favours the treatment, -1 the baseline, 0 neither."""
-    can_be_significant: bool
-    """The floor does not exceed alpha (or E could reach its threshold with this many seeds)."""
+    alpha: float
+    margin: float | None
+    hypotheses: int = 1
+    """Primaries x comparisons: m of a sequential study, and for how many the crossed intervals hold at once."""
+    sequential: bool = False
+    """E-values take the place of p-values."""
+
+    @property
+    def e_threshold(self) -> float | None:
+        """m / alpha, in a sequential study."""
+        return e_threshold(self.hypotheses, self.alpha) if self.sequential else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the rules look at for one primary endpoint, in one setting or over all, corrected for multiplicity."""
+
+    endpoint: Endpoint
+    criteria: Criteria
+    differences: Floats = field(repr=False)
+    """(pairs,), all finite."""
+    sign: SignTest
+    """Seeds on which one side failed by itself count."""
+    adjusted_p: float
+    """Step-down p of the joint test, after Holm over the comparisons."""
+    factor: int = 1
+    """Holm's factor: comparisons still in play; multiplies the floor."""
     equivalent: bool
     """By exact shifted flips, or by e-values in a sequential study; False without a margin."""
-    margin: float | None
-    power_at_margin: float | None
-    """Of the t test, with the observed sd; None where there is no margin or no sd."""
+    weights: tuple[float, ...] | None = field(default=None, repr=False)
+    """As in `equivalence`."""
     crossed_ci95: Interval | None = None
+    """For all hypotheses at once; None where there is none."""
     crossed_ci90: Interval | None = None
-    conflict: bool = False
+    examples_needed: int | None = None
+    """About how many test examples would be needed, where more seeds cannot make it `better`; else None."""
+    conflict: str | None = None
+    """Which key has two different scores; None: none has."""
     failed: frozenset[Side] = frozenset()
     """Which side failed by itself on a seed that the other finished."""
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs, or distinct seeds over settings."""
+        return int(self.differences.size)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean difference."""
+        return float(self.differences.mean()) if self.n_pairs else None
+
+    @property
+    def all_zero(self) -> bool:
+        """No difference is larger than rounding."""
+        return not np.any(snap_ties(self.differences))
+
+    @property
+    def floor(self) -> float:
+        """The least that `adjusted_p` could be."""
+        return joint_floor(self.differences, self.factor)
+
+    @property
+    def e_value(self) -> float:
+        """E-value of the sign test."""
+        return sequential.e_value(self.sign.wins, self.sign.losses)
+
+    @property
+    def significant(self) -> bool:
+        """p <= alpha, or E at its threshold."""
+        threshold = self.criteria.e_threshold
+        if threshold is None:
+            return self.adjusted_p <= self.criteria.alpha
+        return reached(self.e_value, threshold)
+
+    @property
+    def can_be_significant(self) -> bool:
+        """The floor does not exceed alpha (or E could reach its threshold with this many seeds)."""
+        threshold = self.criteria.e_threshold
+        if threshold is None:
+            return self.floor <= self.criteria.alpha
+        return reached(sequential.e_value(self.sign.wins + self.sign.losses, 0), threshold)
+
+    @property
+    def direction(self) -> int:
+        """+1 favours the treatment, -1 the baseline, 0 neither: by the mean, or by wins and losses where E counts."""
+        return int(np.sign(self.sign.wins - self.sign.losses if self.criteria.sequential else self.mean or 0.0))
+
+    @cached_property
+    def effect_at_margin(self) -> float | None:
+        """Margin over the observed sd; None where there is no margin or no sd, infinite without spread."""
+        margin = self.criteria.margin
+        return None if margin is None else effect_at_margin(self.differences, margin=margin, weights=self.weights)
+
+    @cached_property
+    def power_at_margin(self) -> float | None:
+        """Power of the t test if the true difference were the margin; None without a margin or sd."""
+        effect = self.effect_at_margin
+        return None if effect is None else power_t(effect, self.n_pairs, alpha=self.criteria.alpha)
+
+    @property
+    def seeds_at_margin(self) -> int | None:
+        """Seeds for 80% power of that test, Holm's factor included; None without a margin or spread."""
+        effect = self.effect_at_margin
+        return (
+            seeds_needed_t(effect, alpha=self.criteria.alpha / self.factor)
+            if effect and math.isfinite(effect)
+            else None
+        )
+
+    @property
+    def seeds_to_reach_alpha(self) -> int:
+        """Smallest number of untied seeds that can reach alpha, or E its threshold."""
+        threshold = self.criteria.e_threshold
+        if threshold is None:
+            return minimum_seeds(self.criteria.alpha, comparisons=self.factor).joint
+        return seeds_for_e_value(threshold)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The first rule that applies."""
+        return endpoint_verdict(self)
+
+
+def joint_floor(differences: Floats, factor: int = 1) -> float:
+    """Smallest step-down p that these pairs can give; a seed without a difference counts in the sign test only."""
+    return min(1.0, factor * p_floor(int(np.count_nonzero(snap_ties(differences)))))
 
 
 def excluded_side(interval: Interval | None) -> int:
@@ -62,14 +170,14 @@ def inside(interval: Interval | None, margin: float | None) -> bool:
 
 def endpoint_verdict(e: Evidence) -> Verdict:
     """The first rule that applies to one endpoint."""
-    if e.n_pairs < 2 or e.conflict or e.all_zero:
+    if e.n_pairs < 2 or e.conflict is not None or e.all_zero:
         return "cannot_decide"
-    side = excluded_side(e.crossed_ci95)
+    side, margin = excluded_side(e.crossed_ci95), e.criteria.margin
     if e.significant and side * e.direction < 0:
         return "mixed"
     equivalent = e.equivalent and not e.failed  # a variant that fails by itself is not the same as one that does not
     if e.significant and equivalent:
-        if inside(e.crossed_ci90, e.margin):
+        if inside(e.crossed_ci90, margin):
             return "different_but_negligible"
         if side * e.direction > 0:
             return "better" if side > 0 else "worse"
@@ -79,71 +187,9 @@ def endpoint_verdict(e: Evidence) -> Verdict:
     if e.significant and e.direction < 0 and "baseline" not in e.failed:
         return "worse" if side < 0 else "worse_on_this_test_set"
     if equivalent:
-        return "equivalent" if inside(e.crossed_ci90, e.margin) else "equivalent_on_this_test_set"
+        return "equivalent" if inside(e.crossed_ci90, margin) else "equivalent_on_this_test_set"
     weak = e.power_at_margin is not None and e.power_at_margin < WANTED_POWER
     return "undecided_underpowered" if not e.can_be_significant or weak else "undecided"
-
-
-def evidence(
-    differences: ArrayLike,
-    *,
-    wins: int,
-    losses: int,
-    alpha: float,
-    margin: float | None,
-    adjusted_p: float,
-    floor: float,
-    equivalent: bool,
-    crossed_ci95: Interval | None = None,
-    crossed_ci90: Interval | None = None,
-    conflict: bool = False,
-    failed: frozenset[Side] = frozenset(),
-    e_threshold: float | None = None,
-    weights: ArrayLike | None = None,
-) -> Evidence:
-    """Evidence of one endpoint.
-
-    Args:
-        differences: (seeds,).
-        wins: Of the sign test; seeds on which the baseline failed by itself count.
-        losses: The same for the treatment.
-        alpha: Error rate.
-        margin: Declared margin, or None.
-        adjusted_p: Step-down p of the joint test.
-        floor: The least it could be.
-        equivalent: Equivalence test against the margin.
-        crossed_ci95: Crossed interval, None where there is none.
-        crossed_ci90: The same at 90%.
-        conflict: Two scores for one key.
-        failed: Sides that failed by themselves.
-        e_threshold: m / alpha in a sequential study, where E stands for p; None in a fixed one.
-        weights: As in `equivalence`.
-    """
-    d = finite(differences)
-    mean = float(d.mean()) if d.size else 0.0
-    effect = None if margin is None else effect_at_margin(differences, margin=margin, weights=weights)
-    power = None if effect is None else power_t(effect, d.size, alpha=alpha)
-    if e_threshold is None:
-        significant, reachable, direction = adjusted_p <= alpha, floor <= alpha, int(np.sign(mean))
-    else:
-        significant = reached(e_value(wins, losses), e_threshold)
-        reachable = reached(e_value(wins + losses, 0), e_threshold)
-        direction = int(np.sign(wins - losses))
-    return Evidence(
-        n_pairs=d.size,
-        all_zero=not np.any(snap_ties(d)),
-        mean=mean,
-        significant=significant,
-        direction=direction,
-        can_be_significant=reachable,
-        equivalent=equivalent,
-        margin=margin,
-        power_at_margin=power,
-        crossed_ci95=crossed_ci95,
-        crossed_ci90=crossed_ci90,
-        conflict=conflict,
-        failed=failed,
-    )
 
 
 def comparison_verdict(verdicts: Sequence[Verdict], *, opposed: bool = False) -> Verdict:
@@ -172,10 +218,10 @@ def comparison_verdict(verdicts: Sequence[Verdict], *, opposed: bool = False) ->
     return "undecided_underpowered" if "undecided_underpowered" in verdicts else "undecided"
 
 
-def opposed(evidence: Sequence[Evidence]) -> bool:
-    """Primaries significant in opposite directions."""
-    directions = {e.direction for e in evidence if e.significant}
-    return {1, -1} <= directions
+def verdict_over(primaries: Sequence[Evidence]) -> Verdict:
+    """Verdict of a comparison from the evidence on its primaries."""
+    directions = {e.direction for e in primaries if e.significant}
+    return comparison_verdict([e.verdict for e in primaries], opposed={1, -1} <= directions)
 
 
 def decide(
@@ -199,22 +245,20 @@ def decide(
     """
     d = np.asarray(differences, dtype=np.float64)
     adjusted = joint_sign_flip(d, rng=rng).step_down
-    found = []
+    criteria = Criteria(alpha=alpha, margin=margin)
+    primaries = []
     for j in range(d.shape[1]):
         column = finite(d[:, j])
-        test = sign_test(column)
-        found.append(
-            evidence(
-                column,
-                wins=test.wins,
-                losses=test.losses,
-                alpha=alpha,
-                margin=margin,
+        primaries.append(
+            Evidence(
+                endpoint=Endpoint("primary", j),
+                criteria=criteria,
+                differences=column,
+                sign=sign_test(column),
                 adjusted_p=adjusted[j],
-                floor=test.p_floor,
                 equivalent=margin is not None and equivalence(column, margin=margin, alpha=alpha, rng=rng).equivalent,
                 crossed_ci95=crossed_ci95[j] if crossed_ci95 else None,
                 crossed_ci90=crossed_ci90[j] if crossed_ci90 else None,
             )
         )
-    return comparison_verdict([endpoint_verdict(e) for e in found], opposed=opposed(found))
+    return verdict_over(primaries)

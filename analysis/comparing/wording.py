@@ -1,11 +1,15 @@
-"""What the report says, in plain words, one line each. No numbers are made here."""
+"""What the report says, in plain words, one line each; no statistics are computed here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from analysis.comparing.findings import Interval, OnePairFinding, Verdict
+
+if TYPE_CHECKING:  # a report from the cache says its words without scipy
+    from analysis.comparing.verdict import Evidence
 
 NULL_HYPOTHESIS = (
     "The null hypothesis is that within a seed the two labels are exchangeable (differences are symmetric about 0)."
@@ -23,6 +27,15 @@ METHOD_SEQUENTIAL = (
     METHOD_FIXED[1],
     METHOD_FIXED[2],
 )
+_SHORT = {
+    "cannot_decide": "cannot be decided",
+    "different_but_negligible": "different but negligible",
+    "different_but_negligible_on_this_test_set": "different but negligible on this test set",
+    "better_on_this_test_set": "better on this test set",
+    "worse_on_this_test_set": "worse on this test set",
+    "equivalent_on_this_test_set": "equivalent on this test set",
+    "undecided_underpowered": "undecided",
+}
 
 
 def signed(value: float | None) -> str:
@@ -65,75 +78,31 @@ def endpoints_text(endpoints: Sequence[str]) -> str:
     )
 
 
-def verdict_sentence(
-    verdict: Verdict,
-    *,
-    treatment: str,
-    baseline: str,
-    where: str,
-    wins: int,
-    losses: int,
-    ties: int,
-    n_pairs: int,
-    mean: float | None,
-    evidence: str,
-    crossed: Interval | None,
-    margin: float | None,
-    smallest_p: float,
-    alpha: float,
-    seeds_needed: int,
-    reachable: bool,
-    conflict: str | None = None,
-    blocked_by_examples: int | None = None,
-    crossed_known: bool = True,
-    failed: Sequence[str] = (),
-    power_at_margin: float | None = None,
-    seeds_at_margin: int | None = None,
-    sequential: bool = False,
-    hypotheses: int = 1,
-    comparisons: int = 1,
-) -> str:
-    """One sentence for one verdict.
+def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) -> str:
+    """One sentence for the verdict of one primary endpoint.
 
     Args:
-        verdict: The verdict.
+        e: The evidence, with its verdict.
         treatment: Variant under test.
         baseline: What it is compared with.
-        where: `on test/spearman_512`, with the setting where there are several.
-        wins: Untied seeds that favour the treatment.
-        losses: Untied seeds that favour the baseline.
-        ties: Tied seeds.
-        n_pairs: Pairs.
-        mean: Mean difference.
-        evidence: `p = 0.0312` or `E = 26.8`.
-        crossed: Crossed 95% interval.
-        margin: Declared margin.
-        smallest_p: Smallest attainable p.
-        alpha: Error rate.
-        seeds_needed: Seeds whose floor can reach alpha.
-        reachable: This many seeds can reach alpha (or the threshold of E).
-        conflict: Why the comparison is refused.
-        blocked_by_examples: Test examples needed, where only these can make it better.
-        crossed_known: A crossed interval was computed.
-        failed: Variants that failed by themselves on some seed.
-        power_at_margin: Power of the t test at the margin.
-        seeds_at_margin: Seeds for 80% of it.
-        sequential: A sequential study.
-        comparisons: Comparisons that p is corrected for.
-        hypotheses: Primary endpoints x comparisons for which the crossed interval holds at once.
+        place: `, setting x` where there are several, else empty.
     """
-    favour = counts(wins, losses, ties, treatment, baseline)
-    mean_text = signed(mean)
+    verdict, sign, criteria = e.verdict, e.sign, e.criteria
+    margin, threshold, crossed = criteria.margin, criteria.e_threshold, e.crossed_ci95
+    where = f"on {e.endpoint}{place}"
+    evidence = f"E = {e.e_value:.3g} of {threshold:g}" if threshold else f"p = {p_text(e.adjusted_p)}"
+    favour = counts(sign.wins, sign.losses, sign.ties, treatment, baseline)
+    mean_text = signed(e.mean)
     pair = f"{treatment} and {baseline}"
     kind = "95% interval over seeds and test examples"
-    if hypotheses > 1:
-        kind = f"interval over seeds and test examples, 95% jointly over {hypotheses} endpoints,"
+    if criteria.hypotheses > 1:
+        kind = f"interval over seeds and test examples, 95% jointly over {criteria.hypotheses} endpoints,"
     over = f"{kind} {interval_text(crossed)}" if crossed else ""
     if verdict == "cannot_decide":
-        if conflict:
-            why = conflict
-        elif n_pairs < 2:
-            why = f"there {'is only 1 pair' if n_pairs == 1 else 'are no pairs'}, and at least 2 are needed"
+        if e.conflict:
+            why = e.conflict
+        elif e.n_pairs < 2:
+            why = f"there {'is only 1 pair' if e.n_pairs == 1 else 'are no pairs'}, and at least 2 are needed"
         else:
             why = "all differences are 0; was one checkpoint evaluated twice?"
         return f"{treatment} against {baseline} {where} cannot be decided: {why}."
@@ -145,9 +114,9 @@ def verdict_sentence(
         return f"{treatment} is {verdict} than {baseline} {where}: {mean_text} ({favour}; {evidence}; {over})."
     if verdict in ("better_on_this_test_set", "worse_on_this_test_set"):
         word = verdict.split("_")[0]
-        if blocked_by_examples is not None:
-            limit = f"only more test examples, about {blocked_by_examples:,}, can show more; further seeds cannot"
-        elif crossed_known:
+        if e.examples_needed is not None:
+            limit = f"only more test examples, about {e.examples_needed:,}, can show more; further seeds cannot"
+        elif crossed:
             limit = f"the {over} includes 0"
         else:
             limit = "without stored predictions nothing is said about new sentences"
@@ -163,34 +132,86 @@ def verdict_sentence(
         return f"{pair} are equivalent {where} within the margin {margin:g}{tail}: {mean_text} ({favour})."
     opening = f"Undecided: {favour} {where} (mean difference {mean_text}; {evidence})"
     if verdict == "undecided_underpowered":
-        why = (
-            _floor_too_high(smallest_p, alpha, seeds_needed, comparisons=comparisons, sequential=sequential)
-            if not reachable
-            else _power_too_low(margin or 0.0, power_at_margin, seeds_at_margin, None if sequential else smallest_p)
-        )
+        why = _power_too_low(e) if e.can_be_significant else _floor_too_high(e)
         text = f"{opening}; {why}"
     elif margin is not None:
         text = f"{opening}; neither a difference nor equivalence within {margin:g} is shown"
     else:
         text = f"{opening}; no margin was declared, so equivalence is not tested"
-    if failed:
-        text += f"; while {joined(failed)} fails by itself on some seeds it is called neither better nor equivalent"
+    if e.failed:
+        names = {"treatment": treatment, "baseline": baseline}
+        who = joined([names[side] for side in sorted(e.failed)])
+        text += f"; while {who} fails by itself on some seeds it is called neither better nor equivalent"
     return f"{text}."
 
 
-def _floor_too_high(smallest_p: float, alpha: float, seeds_needed: int, *, comparisons: int, sequential: bool) -> str:
-    holm = f" (Holm over {comparisons} comparisons)" if comparisons > 1 else ""
-    limit = f"the smallest attainable p is {p_text(smallest_p)}{holm}, above alpha {alpha:g}"
-    if sequential:
+def _floor_too_high(e: Evidence) -> str:
+    holm = f" (Holm over {e.factor} comparisons)" if e.factor > 1 else ""
+    limit = f"the smallest attainable p is {p_text(e.floor)}{holm}, above alpha {e.criteria.alpha:g}"
+    if e.criteria.sequential:
         limit = "so few seeds cannot bring E to its threshold"
-    return f"{limit}; at least {seeds_needed} seeds are needed"
+    return f"{limit}; at least {e.seeds_to_reach_alpha} seeds are needed"
 
 
-def _power_too_low(margin: float, power: float | None, seeds_needed: int | None, smallest_p: float | None) -> str:
-    shown = "" if power is None else f", {power:.2f},"
-    needed = f"about {seeds_needed} seeds are needed" if seeds_needed else "more seeds are needed"
-    floor = "" if smallest_p is None else f" (smallest attainable p {p_text(smallest_p)})"
-    return f"the power to see a difference of {margin:g}{shown} is under 0.8; {needed}{floor}"
+def _power_too_low(e: Evidence) -> str:
+    shown = "" if e.power_at_margin is None else f", {e.power_at_margin:.2f},"
+    seeds = e.seeds_at_margin
+    needed = f"about {seeds} seeds are needed" if seeds else "more seeds are needed"
+    floor = "" if e.criteria.sequential else f" (smallest attainable p {p_text(e.floor)})"
+    return f"the power to see a difference of {e.criteria.margin or 0.0:g}{shown} is under 0.8; {needed}{floor}"
+
+
+def leading(verdict: Verdict, primaries: Sequence[Evidence]) -> int:
+    """Position of the primary whose sentence speaks for the comparison: its verdict, then p, then agreement."""
+    order = sorted(
+        range(len(primaries)),
+        key=lambda j: (
+            primaries[j].verdict != verdict,
+            primaries[j].adjusted_p,
+            -abs(primaries[j].sign.wins - primaries[j].sign.losses),
+        ),
+    )
+    return order[0] if order else 0
+
+
+def sentence_of(
+    verdict: Verdict, primaries: Sequence[Evidence], lead: int, *, treatment: str, baseline: str, place: str
+) -> str:
+    """The comparison's sentence: its leading primary's, then verdict and counts of every other primary."""
+    if not primaries:
+        return f"{treatment} against {baseline}{place} cannot be decided: there are no finished pairs."
+    if verdict == "mixed" and primaries[lead].verdict != "mixed":
+        up = sum(e.significant and e.direction > 0 for e in primaries)
+        down = sum(e.significant and e.direction < 0 for e in primaries)
+        return (
+            f"Mixed: {treatment} and {baseline} differ in opposite directions over the primary endpoints{place} "
+            f"({up} favour {treatment}, {down} favour {baseline})."
+        )
+    first = verdict_sentence(primaries[lead], treatment=treatment, baseline=baseline, place=place)
+    others = [e for j, e in enumerate(primaries) if j != lead]
+    if not others or all(e.verdict == "cannot_decide" for e in primaries):
+        return first
+    one_metric = len({e.endpoint.metric for e in primaries}) == 1
+    listed = _others(others, treatment=treatment, baseline=baseline, one_metric=one_metric)
+    return f"{first} The other primaries (same trained models): {listed}."
+
+
+def _others(others: Sequence[Evidence], *, treatment: str, baseline: str, one_metric: bool) -> str:
+    """`undecided at 256 and 512 (5 of 5 seeds favour b) and at 32 (3 of 5 seeds favour a)`."""
+    groups: dict[str, dict[str, list[Evidence]]] = {}
+    for e in sorted(others, key=lambda e: -abs(e.sign.wins - e.sign.losses)):
+        count = counts(e.sign.wins, e.sign.losses, e.sign.ties, treatment, baseline)
+        groups.setdefault(_SHORT.get(e.verdict, e.verdict), {}).setdefault(count, []).append(e)
+    return "; ".join(
+        f"{word} {joined([f'{_where(same, one_metric=one_metric)} ({count})' for count, same in by_count.items()])}"
+        for word, by_count in groups.items()
+    )
+
+
+def _where(primaries: Sequence[Evidence], *, one_metric: bool) -> str:
+    if one_metric:
+        return f"at {joined([str(e.endpoint.dim) for e in primaries])}"
+    return f"on {joined([str(e.endpoint) for e in primaries])}"
 
 
 def counts(wins: int, losses: int, ties: int, treatment: str, baseline: str) -> str:
@@ -220,13 +241,13 @@ def settings_favour(favouring: int, used: int, variant: str) -> str:
 
 
 def exploratory_sentence(endpoint: str, *, mean: float | None, wins: int, losses: int, ties: int) -> str:
-    """No verdict for an endpoint that was not declared."""
+    """Mean difference and wins of an endpoint that gets no verdict."""
     total = wins + losses + ties
     return f"{endpoint} is exploratory: mean difference {signed(mean)}, {wins} of {total} seeds favour the treatment."
 
 
 def failure_lead(failures: Mapping[str, Sequence[int]]) -> str:
-    """What the first line of a report begins with while a variant fails by itself."""
+    """Start of the headline when a variant failed by itself; else empty."""
     parts = [
         f"{variant} failed by itself on seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         for variant, seeds in failures.items()

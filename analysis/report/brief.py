@@ -10,10 +10,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from analysis.comparing.findings import AcrossEndpoint, AcrossSettings, Comparison, EndpointFinding, StudyFindings
-from analysis.report import numbers
 from analysis.report.build import advice, many_variants, method, not_used, notices, title_of
 from analysis.report.comparison import endpoint_caption, endpoint_tables, facts, is_sequential
-from analysis.report.document import Block, Bullets, Column, Document, Paragraph, Section, Table
+from analysis.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Document,
+    Paragraph,
+    Section,
+    Table,
+    show_difference,
+    show_p,
+    show_size,
+    show_wins,
+)
 from analysis.report.settings import settings_facts, summary_table
 
 SHOWN_METRICS = ("test/spearman", "test/pearson")
@@ -105,12 +116,12 @@ def _variance(rows: list[EndpointFinding]) -> list[str]:
     return [
         f"Uncertainty of the mean difference on {name} (sd): {_sd(parts.seed_variance_of_mean)} from"
         f" {parts.n_seeds} seeds, {_sd(parts.shared_example_variance)} from the {parts.n_examples:,} test examples"
-        f" they share; infinitely many seeds would leave ±{numbers.size(parts.half_width_infinite_seeds)} (95%)."
+        f" they share; infinitely many seeds would leave ±{show_size(parts.half_width_infinite_seeds)} (95%)."
     ]
 
 
 def _sd(variance: float) -> str:
-    return numbers.size(math.sqrt(variance))
+    return show_size(math.sqrt(variance))
 
 
 def _equivalence(rows: list[EndpointFinding]) -> list[str]:
@@ -120,7 +131,7 @@ def _equivalence(rows: list[EndpointFinding]) -> list[str]:
     margin = tested[0][1].margin
     parts = [
         f"{row.endpoint} {'yes' if test.equivalent else 'no'}"
-        + ("" if test.exact_p is None else f" (p = {numbers.p_value(test.exact_p)})")
+        + ("" if test.exact_p is None else f" (p = {show_p(test.exact_p)})")
         for row, test in tested
     ]
     return [f"Equivalent within the margin {margin:g}? {'; '.join(parts)}."]
@@ -153,7 +164,7 @@ def _matrix(metric: str, primaries: list[AcrossEndpoint]) -> Table:
             (
                 row.setting,
                 str(row.n_pairs),
-                *(f"{numbers.difference(c.mean_difference)} {numbers.wins(c.wins, c.losses, c.ties)}" for c in cells),
+                *(f"{show_difference(c.mean_difference)} {show_wins(c.wins, c.losses, c.ties)}" for c in cells),
             )
         )
     hidden = len(primaries[0].rows) - len(rows)

@@ -7,9 +7,20 @@ from itertools import groupby
 from analysis.comparing.angle_roles import AngleRoles
 from analysis.comparing.findings import Comparison, StudyFindings
 from analysis.comparing.wording import endpoints_text
-from analysis.report import numbers
 from analysis.report.comparison import comparison_blocks
-from analysis.report.document import Block, Bullets, Column, Document, FigureSlot, Paragraph, Section, Table
+from analysis.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Document,
+    FigureSlot,
+    Paragraph,
+    Section,
+    Table,
+    show_difference,
+    show_p,
+    show_small,
+)
 from analysis.report.settings import settings_blocks
 
 MANY_SETTINGS = 6
@@ -56,7 +67,7 @@ def build(
 
 
 def notices(findings: StudyFindings) -> tuple[str, ...]:
-    """All of them, but one sentence for many comparisons of which the same is to be said."""
+    """All notices; correlation warnings of more than two comparisons become one sentence."""
     alike = [notice for notice in findings.notices if notice.kind == "correlation"]
     texts = [notice.text for notice in findings.notices if len(alike) <= 2 or notice.kind != "correlation"]
     if len(alike) > 2:
@@ -87,7 +98,7 @@ def many_variants(findings: StudyFindings) -> list[Block]:
             blocks.append(
                 Paragraph(
                     text=f"Friedman test over {len(many.variants)} variants ({where}): chi2 ="
-                    f" {numbers.small(many.friedman_chi2)}, p = {numbers.p_value(many.friedman_p)} ({how})."
+                    f" {show_small(many.friedman_chi2)}, p = {show_p(many.friedman_p)} ({how})."
                 )
             )
         if many.pairs:
@@ -105,9 +116,9 @@ def many_variants(findings: StudyFindings) -> list[Block]:
                         (
                             pair.second,
                             pair.first,
-                            numbers.difference(pair.mean_difference),
-                            numbers.p_value(pair.sign_flip_p),
-                            numbers.p_value(pair.holm_p),
+                            show_difference(pair.mean_difference),
+                            show_p(pair.sign_flip_p),
+                            show_p(pair.holm_p),
                         )
                         for pair in many.pairs
                     ),

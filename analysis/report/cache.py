@@ -1,4 +1,4 @@
-"""What a report can be made of again without reading everything: findings, kept per study and state of the store.
+"""Findings kept per study and state of the store, so that a report need not read everything again.
 
 An entry is valid for one state of the store (its stamp), one question and one version of this package's code;
 anything unreadable is ignored and written anew.

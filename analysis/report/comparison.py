@@ -5,8 +5,21 @@ from __future__ import annotations
 from itertools import groupby
 
 from analysis.comparing.findings import Comparison, EndpointFinding, StudyFindings
-from analysis.report import numbers
-from analysis.report.document import Block, Bullets, Column, Paragraph, Table
+from analysis.report.document import (
+    NONE,
+    Block,
+    Bullets,
+    Column,
+    Paragraph,
+    Table,
+    show_difference,
+    show_interval,
+    show_mean_sd,
+    show_p,
+    show_size,
+    show_small,
+    show_wins,
+)
 
 FIXED_COLUMNS = ("sign p", "floor", "flip p", "step p")
 SEQUENTIAL_COLUMNS = ("e-value", "needed")
@@ -39,7 +52,7 @@ def comparison_blocks(comparison: Comparison, findings: StudyFindings) -> tuple[
 
 
 def is_sequential(findings: StudyFindings) -> bool:
-    """Do e-values stand for p?"""
+    """Whether e-values take the place of p-values."""
     return findings.plan.stopping == "sequential"
 
 
@@ -86,12 +99,12 @@ def _endpoint_table(metric: str, rows: list[EndpointFinding], comparison: Compar
         rows=tuple(
             (
                 _dim(found),
-                numbers.mean_sd(found.mean_treatment, found.sd_treatment),
-                numbers.mean_sd(found.mean_baseline, found.sd_baseline),
-                numbers.difference(found.mean_difference),
-                numbers.wins(found.wins, found.losses, found.ties),
+                show_mean_sd(found.mean_treatment, found.sd_treatment),
+                show_mean_sd(found.mean_baseline, found.sd_baseline),
+                show_difference(found.mean_difference),
+                show_wins(found.wins, found.losses, found.ties),
                 *_test_cells(found, sequential),
-                numbers.interval(found.crossed_ci95),
+                show_interval(found.crossed_ci95),
             )
             for found in rows
         ),
@@ -102,9 +115,9 @@ def _endpoint_table(metric: str, rows: list[EndpointFinding], comparison: Compar
 
 def _test_cells(found: EndpointFinding, sequential: bool) -> tuple[str, ...]:
     if sequential:
-        return numbers.small(found.e_value, 4), numbers.small(found.e_threshold, 4)
+        return show_small(found.e_value, 4), show_small(found.e_threshold, 4)
     values = (found.sign_test_p, found.p_floor, found.sign_flip_p, found.adjusted_p)
-    return tuple(numbers.p_value(value) for value in values)
+    return tuple(show_p(value) for value in values)
 
 
 def endpoint_caption(rows: list[EndpointFinding], *, sequential: bool) -> str:
@@ -163,20 +176,20 @@ def _beside_table(metric: str, rows: list[EndpointFinding], sequential: bool) ->
     for found in rows:
         row = [
             _dim(found),
-            numbers.difference(found.hodges_lehmann),
-            numbers.small(found.dz),
-            numbers.small(found.gz),
-            numbers.small(found.prob_improvement),
+            show_difference(found.hodges_lehmann),
+            show_small(found.dz),
+            show_small(found.gz),
+            show_small(found.prob_improvement),
         ]
         if not sequential:
             row += [
-                numbers.p_value(found.wilcoxon_p),
-                numbers.p_value(found.t_p),
-                numbers.interval(found.t_ci95),
-                numbers.interval(found.exact_interval),
+                show_p(found.wilcoxon_p),
+                show_p(found.t_p),
+                show_interval(found.t_ci95),
+                show_interval(found.exact_interval),
             ]
         if bootstrap:
-            row.append(numbers.interval(found.bootstrap_ci95))
+            row.append(show_interval(found.bootstrap_ci95))
         cells.append(tuple(row))
     exact = "" if not levels or sequential else f" exact interval: level {' or '.join(f'{x:.2%}' for x in levels)}."
     return Table(
@@ -196,11 +209,11 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
         cells.append(
             (
                 f"{found.endpoint}{' *' if found.primary else ''}",
-                numbers.small(parts.seed_variance_of_mean),
-                numbers.small(parts.shared_example_variance),
-                numbers.small(parts.interaction_variance_per_seed),
-                f"±{numbers.size(parts.half_width_infinite_seeds)}",
-                numbers.NONE if parts.examples_needed is None else f"{parts.examples_needed:,}",
+                show_small(parts.seed_variance_of_mean),
+                show_small(parts.shared_example_variance),
+                show_small(parts.interaction_variance_per_seed),
+                f"±{show_size(parts.half_width_infinite_seeds)}",
+                NONE if parts.examples_needed is None else f"{parts.examples_needed:,}",
             )
         )
     return Table(
@@ -232,9 +245,9 @@ def _equivalence(rows: list[EndpointFinding]) -> list[Block]:
     cells = []
     for row, test in found:
         middle = (
-            (numbers.small(test.e_lower), numbers.small(test.e_upper), numbers.small(test.e_threshold))
+            (show_small(test.e_lower), show_small(test.e_upper), show_small(test.e_threshold))
             if sequential
-            else (numbers.p_value(test.exact_p), numbers.p_value(test.tost_p), numbers.interval(test.t_ci90))
+            else (show_p(test.exact_p), show_p(test.tost_p), show_interval(test.t_ci90))
         )
         name = f"{row.endpoint}{' *' if row.primary else ''}"
         cells.append((name, f"{test.margin:g}", *middle, "yes" if test.equivalent else "no"))
@@ -257,10 +270,10 @@ def _one_pair(rows: list[EndpointFinding]) -> list[Block]:
                 (
                     row.endpoint,
                     str(pair.n_examples),
-                    numbers.difference(pair.correlation_treatment - pair.correlation_baseline),
-                    numbers.interval(pair.zou_ci95),
-                    numbers.p_value(pair.steiger_p),
-                    numbers.p_value(pair.williams_p),
+                    show_difference(pair.correlation_treatment - pair.correlation_baseline),
+                    show_interval(pair.zou_ci95),
+                    show_p(pair.steiger_p),
+                    show_p(pair.williams_p),
                 )
                 for row, pair in found
             ),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from analysis.report.plots import Figure, VariantScores
 
 MAX_PER_KIND = 6
-"""Figures of one kind drawn at most: beyond, a study has its settings matrix."""
+"""At most so many figures of one kind; a larger study is read from its settings matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)

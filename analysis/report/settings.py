@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from analysis.comparing.findings import AcrossEndpoint, AcrossSettings, SettingRow, StudyFindings
 from analysis.comparing.wording import settings_favour
-from analysis.report import numbers
-from analysis.report.document import Block, Bullets, Column, Paragraph, Table
+from analysis.report.document import (
+    Block,
+    Bullets,
+    Column,
+    Paragraph,
+    Table,
+    show_difference,
+    show_interval,
+    show_p,
+    show_score,
+    show_small,
+    show_wins,
+)
 
 
 def settings_blocks(across: AcrossSettings, findings: StudyFindings) -> tuple[Block, ...]:
-    """The verdict over settings, the settings matrix per primary endpoint, and what it hangs on."""
+    """The verdict over settings, then per primary endpoint the settings matrix and the facts behind it."""
     sequential = findings.plan.stopping == "sequential"
     blocks: list[Block] = [Paragraph(text=across.sentence, strong=True), summary_table(across, sequential=sequential)]
     for endpoint in across.endpoints:
@@ -26,12 +37,12 @@ def summary_table(across: AcrossSettings, *, sequential: bool) -> Table:
     rows = []
     for found in across.endpoints:
         cells = (
-            (numbers.small(found.e_value, 4), numbers.small(found.e_threshold, 4))
+            (show_small(found.e_value, 4), show_small(found.e_threshold, 4))
             if sequential
             else (
-                numbers.p_value(found.pooled_sign_flip_p),
-                numbers.p_value(found.p_floor),
-                numbers.p_value(found.adjusted_p),
+                show_p(found.pooled_sign_flip_p),
+                show_p(found.p_floor),
+                show_p(found.adjusted_p),
             )
         )
         rows.append(
@@ -39,10 +50,10 @@ def summary_table(across: AcrossSettings, *, sequential: bool) -> Table:
                 f"{found.endpoint}{' *' if found.primary else ''}",
                 str(found.n_settings),
                 str(found.n_distinct_seeds),
-                numbers.difference(found.mean_difference),
-                numbers.wins(found.wins, found.losses, found.ties),
+                show_difference(found.mean_difference),
+                show_wins(found.wins, found.losses, found.ties),
                 *cells,
-                numbers.interval(found.crossed.ci95 if found.crossed else None),
+                show_interval(found.crossed.ci95 if found.crossed else None),
             )
         )
     headings = ("endpoint", "settings", "seeds", "mean diff", "W/L/T", *tests, "crossed 95% interval")
@@ -71,38 +82,38 @@ def _matrix(endpoint: AcrossEndpoint, sequential: bool) -> Table:
 
 
 def _matrix_row(row: SettingRow, sequential: bool) -> tuple[str, ...]:
-    tests = () if sequential else (numbers.interval(row.t_ci95), numbers.p_value(row.sign_flip_p))
+    tests = () if sequential else (show_interval(row.t_ci95), show_p(row.sign_flip_p))
     return (
         row.setting,
         str(row.n_pairs),
-        numbers.difference(row.mean_difference),
-        numbers.score(row.sd_difference),
-        numbers.wins(row.wins, row.losses, row.ties),
+        show_difference(row.mean_difference),
+        show_score(row.sd_difference),
+        show_wins(row.wins, row.losses, row.ties),
         *tests,
-        numbers.interval(row.crossed_ci95),
+        show_interval(row.crossed_ci95),
     )
 
 
 def settings_facts(found: AcrossEndpoint, *, sequential: bool) -> list[str]:
-    """In settings like these, do they differ, and what hangs on one of them: one sentence each."""
+    """One sentence each on new settings, heterogeneity and dependence on a single setting."""
     items = [settings_favour(found.settings_favouring_treatment, found.n_settings, "the treatment")]
     if found.settings_t_ci95 is not None and not sequential:
         items.append(
             "In settings like these (settings as units): 95% interval"
-            f" {numbers.interval(found.settings_t_ci95)}, t p = {numbers.p_value(found.settings_t_p)},"
-            f" sign test p = {numbers.p_value(found.settings_sign_p)}."
+            f" {show_interval(found.settings_t_ci95)}, t p = {show_p(found.settings_t_p)},"
+            f" sign test p = {show_p(found.settings_sign_p)}."
         )
     if found.heterogeneity_p is not None and not sequential:
         items.append(
-            f"Do the settings differ? Welch F = {numbers.small(found.heterogeneity_f)},"
-            f" p = {numbers.p_value(found.heterogeneity_p)}."
+            f"Do the settings differ? Welch F = {show_small(found.heterogeneity_f)},"
+            f" p = {show_p(found.heterogeneity_p)}."
         )
     if found.meta is not None:
         meta = found.meta
         items.append(
-            f"Descriptive meta-analysis: Q = {numbers.small(meta.q)}, I² = {numbers.small(meta.i2)},"
-            f" tau² = {numbers.small(meta.tau2)}, random-effects mean {numbers.difference(meta.random)},"
-            f" Hartung-Knapp 95% {numbers.interval(meta.hartung_knapp_ci95)}."
+            f"Descriptive meta-analysis: Q = {show_small(meta.q)}, I² = {show_small(meta.i2)},"
+            f" tau² = {show_small(meta.tau2)}, random-effects mean {show_difference(meta.random)},"
+            f" Hartung-Knapp 95% {show_interval(meta.hartung_knapp_ci95)}."
         )
     if found.direction_depends_on_one_setting:
         worst = [name for name, mean in found.without.items() if _other_sign(mean, found.mean_difference)]
@@ -110,7 +121,7 @@ def settings_facts(found: AcrossEndpoint, *, sequential: bool) -> list[str]:
     if found.simpson:
         items.append(
             "Simpson's paradox: pooled over settings without pairing the difference would be"
-            f" {numbers.difference(found.pooled_unpaired_difference)}, against the sign inside every setting."
+            f" {show_difference(found.pooled_unpaired_difference)}, against the sign inside every setting."
         )
     return items
 

@@ -1,6 +1,6 @@
-"""A study as one Parquet file: all that a report needs, predictions included, without MLflow.
+"""A study as one file: as Parquet all that a report needs, predictions included, without MLflow; as CSV the scores.
 
-One row per cell; what belongs to the study as a whole stands in the file's metadata under `pairsweep`.
+Parquet: one row per cell; what belongs to the study as a whole stands in the file's metadata under `pairsweep`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import schema
 from analysis.errors import ResultsError
-from analysis.files import written_atomically
+from analysis.files import write_atomically, written_atomically
 from analysis.plan import AnalysisPlan
+from analysis.results.mlflow_study import finished_splits
 from analysis.results.model import CellRecord, HistoryEntry, PredictionTable, Problem, Results
 from analysis.results.runs import table
 
@@ -24,6 +25,30 @@ if TYPE_CHECKING:
 METADATA_KEY = b"pairsweep"
 ROWS_PER_GROUP = 32
 _JSON_COLUMNS = ("fields", "variant_fields", "fingerprint", "times")
+
+
+def export_results(results: Results, path: Path) -> list[str]:
+    """Write results and say what was written, one line each.
+
+    Raises:
+        ResultsError: the file's ending names no format.
+        OSError: it cannot be written.
+    """
+    ending = path.suffix.lower()
+    finished = sum(cell.state == schema.STATE_FINISHED for cell in results.cells)
+    if ending == ".parquet":
+        write_archive(results, path, finished_splits(results))
+        lines = [f"wrote {path}: {len(results.cells)} cells ({finished} finished), {len(results.table)} scores"]
+        problems = getattr(results.predictions, "problems", [])
+        return [*lines, *(f"{problem.where}: {problem.reason}" for problem in problems)]
+    if ending == ".csv":
+        write_atomically(path, results.table.to_csv(index=False, lineterminator="\n").encode())
+        return [
+            f"wrote {path}: {len(results.table)} scores of {finished} finished cells",
+            "a CSV carries neither fingerprints nor predictions: a report on it is unverified and has no crossed"
+            " intervals; --output FILE.parquet keeps all",
+        ]
+    raise ResultsError(f"{path}: {ending or 'no ending'} is not written; name the file .parquet or .csv")
 
 
 def write_archive(results: Results, path: Path, splits: list[str]) -> None:

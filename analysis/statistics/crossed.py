@@ -90,30 +90,6 @@ def crossed(differences: ArrayLike, influence: ArrayLike) -> Crossed | None:
     return crossed_over_settings([part])
 
 
-def crossed_linear(seed_by_example: ArrayLike) -> Crossed | None:
-    """The same for a score that is a mean over examples: rows are seeds, columns examples.
-
-    A seed with an entry that is not finite is left out as a whole.
-    """
-    rows = complete_rows(seed_by_example)
-    if rows.shape[1] == 0:
-        return None
-    means = seed_means(rows)
-    return crossed(means, rows - means[:, None])
-
-
-def complete_rows(seed_by_example: ArrayLike) -> Floats:
-    """Rows without missing entries, shape (seeds, examples)."""
-    rows = np.array(seed_by_example, dtype=np.float64, ndmin=2)
-    return rows[np.isfinite(rows).all(axis=1)]
-
-
-def seed_means(seed_by_example: ArrayLike) -> Floats:
-    """Mean over examples of every complete seed, shape (seeds,); empty without examples."""
-    rows = complete_rows(seed_by_example)
-    return rows.mean(axis=1) if rows.shape[1] else np.empty(0)
-
-
 def crossed_over_settings(settings: Sequence[SettingInfluence]) -> Crossed | None:
     """Components of the unweighted mean of setting means.
 

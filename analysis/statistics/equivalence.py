@@ -26,13 +26,13 @@ class Equivalence:
 def equivalence(
     d: ArrayLike, *, margin: float, alpha: float = 0.05, weights: ArrayLike | None = None, rng: Random | None = None
 ) -> Equivalence:
-    """Does the mean difference lie inside (-margin, margin)?
+    """Test whether the mean difference lies inside (-margin, margin).
 
     Args:
         d: Differences, shape (seeds,).
         margin: Positive, in units of the score.
         alpha: Error rate of each one-sided test.
-        weights: What a true difference of 1 would make of each entry, mean 1 (`settings.seed_weights`); None: 1 each.
+        weights: Of each entry, mean 1 (`across_settings.seed_weights`); None: 1 each.
         rng: Needed above 16 seeds.
     """
     values, w = _known(d, weights)

@@ -16,7 +16,7 @@ from analysis.statistics.paired import Floats
 
 Statistic = Literal["spearman", "pearson"]
 RANK_DECIMALS = 12
-"""Labels and predictions are rounded to this before ranking: float noise is no rank."""
+"""Labels and predictions are rounded to this before ranking, so that float noise does not become a rank."""
 _BRUTE_ROWS = 256
 
 

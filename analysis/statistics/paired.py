@@ -31,7 +31,7 @@ BOOTSTRAP_FROM = 20
 RELATIVE_TOLERANCE = 1e-12
 """Two sums count as equal when they differ by less than this share of their size."""
 SCORE_ROUNDING = 1e-15
-"""What rounding leaves in the difference of two scores of about 1: no spread and no rank."""
+"""Rounding error in the difference of two scores of about 1: a spread up to this counts as none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +115,6 @@ def sign_test_from_counts(wins: int, n_used: int, alternative: Alternative = "tw
     if alternative == "greater":
         return float(special.bdtrc(wins - 1, n_used, 0.5)) if wins else 1.0
     return min(1.0, 2 * float(special.bdtr(min(wins, n_used - wins), n_used, 0.5)))
-
-
-def sign_test_log10(wins: int, n_used: int) -> float:
-    """log10 of the two-sided p, also where p itself is too small for a float."""
-    tail = np.arange(min(wins, n_used - wins) + 1)
-    log_p = math.log(2) + float(special.logsumexp(stats.binom.logpmf(tail, n_used, 0.5))) if n_used else 0.0
-    return min(0.0, log_p) / math.log(10)
 
 
 def sign_test(

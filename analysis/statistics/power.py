@@ -1,4 +1,4 @@
-"""Planning: what a number of seeds can decide, before they are run. Never power at an observed effect's p-value.
+"""Planning: what a number of seeds can decide, before they are run. Power at the observed effect is never computed.
 
 Exact power of the sign test by its critical region; paired t by the noncentral t distribution.
 """
@@ -98,7 +98,7 @@ class MinimumSeeds:
     """Smallest number of untied seeds whose floor can reach alpha."""
 
     joint: int
-    """In the joint test: the number of endpoints costs nothing."""
+    """In the joint test, whatever the number of endpoints."""
     holm: int
     """When each of m hypotheses is tested on its own, Holm's first step."""
 
@@ -111,35 +111,21 @@ def minimum_seeds(alpha: float = 0.05, hypotheses: int = 1, comparisons: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PilotAdvice:
-    """Seeds from a pilot's spread, for an effect that one wants to be able to see."""
+class EffectAdvice:
+    """Seeds for an effect that one wants to be able to see."""
 
-    n_pilot: int
-    sd: float | None
-    effect: float
-    dz: float | None
+    dz: float
+    """Effect over sd."""
     seeds_t: int | None
-    """80% power of the paired t test at `effect` with the pilot's sd."""
-    seeds_sign: int | None
-    """The same for the sign test, at the win rate that a normal with this dz has."""
-    p_win: float | None
+    """For the wanted power of the paired t test; None: more than are searched."""
+    p_win: float
+    """The win rate that normal differences with this dz have."""
 
 
-def from_effect(effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8, n_pilot: int = 0) -> PilotAdvice:
-    """Seeds for an effect against the sd of paired differences, both in units of the score."""
-    if not sd > 0:
-        return PilotAdvice(n_pilot=n_pilot, sd=sd, effect=effect, dz=None, seeds_t=None, seeds_sign=None, p_win=None)
+def from_effect(effect: float, sd: float, *, alpha: float = 0.05, power: float = 0.8) -> EffectAdvice:
+    """Seeds for an effect, not 0, against the sd of paired differences, above 0; both in units of the score."""
     dz = abs(effect) / sd
-    p_win = float(stats.norm.cdf(dz))
-    return PilotAdvice(
-        n_pilot=n_pilot,
-        sd=sd,
-        effect=effect,
-        dz=dz,
-        seeds_t=seeds_needed_t(dz, alpha=alpha, power=power),
-        seeds_sign=seeds_needed(p_win, alpha=alpha, power=power, searched_to=1_000).first,
-        p_win=p_win,
-    )
+    return EffectAdvice(dz=dz, seeds_t=seeds_needed_t(dz, alpha=alpha, power=power), p_win=float(stats.norm.cdf(dz)))
 
 
 def selection_bias(k: int) -> float:

@@ -49,11 +49,6 @@ def one_sided_e_value(wins: float, losses: float, a: float = JEFFREYS) -> float:
     return math.exp(log_e) if log_e < 700 else math.inf
 
 
-def anytime_p(e: float) -> float:
-    """min(1, 1/E): a p-value for whoever reads E at one moment chosen freely."""
-    return min(1.0, 1.0 / e) if e > 0 else 1.0
-
-
 def win_rate_interval(wins: int, losses: int, *, alpha: float = 0.05, a: float = JEFFREYS) -> tuple[float, float]:
     """Confidence sequence for P(win): the rates p against which the mixture has not gathered 1/alpha."""
     n = wins + losses
@@ -79,13 +74,6 @@ class ManyE:
     reject: tuple[bool, ...]
 
 
-def e_bonferroni(wins: Sequence[int], losses: Sequence[int], *, alpha: float) -> ManyE:
-    """Reject hypothesis j at any time when E_j >= m / alpha; any dependence."""
-    threshold = e_threshold(len(wins), alpha)
-    e = tuple(e_value(k, lost) for k, lost in zip(wins, losses, strict=True))
-    return ManyE(threshold=threshold, e=e, reject=tuple(reached(v, threshold) for v in e))
-
-
 def e_closed(e: Sequence[float], *, alpha: float) -> ManyE:
     """Closed testing with the arithmetic mean: adjusted e_j = least mean over the subsets that contain j."""
     values = np.asarray(e, dtype=np.float64)
@@ -107,7 +95,7 @@ def crossing_probability(
 
 
 def naive_peeking_probability(max_n: int, alpha: float, *, p_win: float = 0.5, first_n: int = 5) -> float:
-    """The same for whoever repeats the fixed-n exact sign test after every seed from `first_n` on."""
+    """The same when the fixed-n exact sign test is repeated after every seed from `first_n` on."""
     return _ever(max_n, p_win, first_n, lambda k, n: sign_test_from_counts(k, n) <= alpha)
 
 
@@ -243,7 +231,7 @@ def seed_differences(
 
 
 def stream_state(stream: Stream, *, alpha: float, margin: float | None, hypotheses: int) -> StreamState:
-    """E-values and standing of one stream among `hypotheses` primaries x comparisons."""
+    """Where one stream stands among `hypotheses` primaries x comparisons."""
     test = sign_test(stream.differences, extra_losses=stream.treatment_failures, extra_wins=stream.baseline_failures)
     threshold = e_threshold(hypotheses, alpha)
     e = e_value(test.wins, test.losses)

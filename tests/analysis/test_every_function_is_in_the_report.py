@@ -137,7 +137,7 @@ CASES = {
         inputs={"r_label_A": 0.5, "r_label_B": 0.6, "r_A_B": 0.7, "n": 50},
     ),
     "meta_analysis": Case(
-        does="statistics.meta.meta_analysis",
+        does="statistics.across_settings.meta_analysis",
         shown="settings",
         inputs={"effects": [0.1, 0.3], "variances": [0.01, 0.02]},
     ),
@@ -171,7 +171,7 @@ CASES = {
         does="statistics.sequential.win_rate_interval", shown="sequential", inputs={"n_favour_B": 4, "n_used": 5}
     ),
     "e_bonferroni": Case(
-        does="statistics.sequential.e_threshold", shown="sequential", inputs={"n_favour_B": [4], "n_used": 5}
+        does="statistics.closed_forms.e_threshold", shown="sequential", inputs={"n_favour_B": [4], "n_used": 5}
     ),
     "e_closed_testing": Case(does="statistics.sequential.e_closed", shown="sequential", inputs={"e": [30.0, 2.0]}),
     "power_sign_test": Case(

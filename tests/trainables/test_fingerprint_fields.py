@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from analysis import schema
-from analysis.comparing.pairing import AFFECTED_KEYS
+from analysis.comparing.fingerprints import AFFECTED_KEYS
 from tests.trainables.conftest import toy_spec
 from trainables.sentence_pair.fingerprint import environment
 from trainables.sentence_pair.train import train

@@ -10,7 +10,6 @@ from analysis.comparing.verdict import comparison_verdict, decide
 from analysis.statistics import across_settings as settings
 from analysis.statistics import friedman as variants
 from analysis.statistics import power
-from analysis.statistics.meta import meta_analysis
 
 UP6 = [0.0035, 0.0031, 0.004, 0.0029, 0.0036, 0.003]
 SMALL5 = [0.0004, -0.0003, 0.0002, 0.0001, -0.0002]
@@ -57,9 +56,11 @@ def test_primaries_combine_in_order() -> None:
 
 
 def test_ten_wins_on_five_shared_seeds_are_five() -> None:
-    d = [[0.003, 0.004, 0.0035, 0.002, 0.005], [0.001, 0.0005, 0.002, 0.001, 0.0015]]
-    assert settings.pooled_sign_flip(d, shared_seeds=True).p_value == 0.0625
-    assert settings.pooled_sign_flip(d, shared_seeds=False).p_value == 2 / 1024
+    first, second = [0.003, 0.004, 0.0035, 0.002, 0.005], [0.001, 0.0005, 0.002, 0.001, 0.0015]
+    shared = [dict(enumerate(first)), dict(enumerate(second))]
+    distinct = [dict(enumerate(first)), dict(enumerate(second, start=5))]
+    assert settings.pooled_by_seed(shared).p_value == 0.0625
+    assert settings.pooled_by_seed(distinct).p_value == 2 / 1024
 
 
 def test_contributions_average_to_the_unweighted_mean() -> None:
@@ -71,8 +72,8 @@ def test_contributions_average_to_the_unweighted_mean() -> None:
 def test_undefined_heterogeneity_and_meta() -> None:
     assert settings.heterogeneity([[0.1, 0.2]]).f is None
     assert settings.heterogeneity([[0.1, 0.1], [0.2, 0.3]]).f is None
-    assert meta_analysis([0.1], [0.01]).tau2_dl is None
-    assert meta_analysis([0.1, 0.1001, 0.1002], [0.01] * 3).tau2_dl == 0.0
+    assert settings.meta_analysis([0.1], [0.01]).tau2_dl is None
+    assert settings.meta_analysis([0.1, 0.1001, 0.1002], [0.01] * 3).tau2_dl == 0.0
 
 
 def test_power_by_hand() -> None:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from analysis.cli import main
 from analysis.plan import AnalysisPlan
-from analysis.results.exporting import export_results
 from analysis.results.model import PredictionTable, Results
+from analysis.results.parquet import export_results
 from tests.analysis.studies import predicted_study, study
 
 E64, E32 = "test/spearman_64", "test/spearman_32"

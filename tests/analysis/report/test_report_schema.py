@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 
 from analysis.plan import AnalysisPlan
-from analysis.report import json_schema
-from analysis.report.machine import to_json
+from analysis.report.machine import SCHEMA_FILE, report_schema, schema_text, to_json
 from analysis.report.report import Question, report_on_results
 from analysis.results.model import Results
 from tests.analysis.studies import predicted_study, study
@@ -22,8 +21,8 @@ SCORES: dict[str, Any] = {v: {E64: [0.8 + k / 100, 0.81 + k / 90, 0.79 + k / 80]
 
 
 def test_the_documented_schema_is_current() -> None:
-    found = (ROOT / json_schema.TARGET).read_text(encoding="utf-8")
-    assert found == json_schema.text(), "write it anew: python -m analysis.report.json_schema"
+    found = (ROOT / SCHEMA_FILE).read_text(encoding="utf-8")
+    assert found == schema_text(), "write it anew: python -m analysis.report.machine"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_the_documented_schema_is_current() -> None:
     ids=["margin", "settings", "sequential", "predictions", "one-seed", "one-variant", "failed"],
 )
 def test_reports_follow_it(results: Results) -> None:
-    schema = json_schema.report_schema()
+    schema = report_schema()
     made = report_on_results(results, Question(all_pairs=True))
     validator = jsonschema.Draft202012Validator(schema)
     validator.check_schema(schema)

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from analysis.cli import main
 from analysis.comparing.pairing import settings_of
 from analysis.errors import ResultsError
-from analysis.results.exporting import export_results
 from analysis.results.merging import together
 from analysis.results.model import Results
+from analysis.results.parquet import export_results
 from tests.analysis.studies import study
 
 E64 = "test/spearman_64"

@@ -18,11 +18,11 @@ from mlflow.tracking import MlflowClient
 from analysis import schema
 from analysis.cli import main
 from analysis.errors import ResultsError
-from analysis.results.exporting import export_results
 from analysis.results.load import load
 from analysis.results.mlflow import ClientStore
 from analysis.results.mlflow_sqlite import SqliteStore
 from analysis.results.mlflow_study import MlflowStudy
+from analysis.results.parquet import export_results
 from analysis.results.store import hide_credentials
 from tests.analysis.recorded import EXAMPLES, record_cell, record_study
 

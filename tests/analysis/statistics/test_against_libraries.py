@@ -8,8 +8,8 @@ from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 from statsmodels.stats.multitest import multipletests
 
+from analysis.statistics.across_settings import meta_analysis
 from analysis.statistics.joint import holm
-from analysis.statistics.meta import meta_analysis
 from analysis.statistics.paired import sign_test_from_counts, welch_p
 
 RNG = np.random.default_rng(3)

@@ -11,10 +11,10 @@ from analysis.statistics.crossed import (
     SettingInfluence,
     crossed,
     crossed_bootstrap,
-    crossed_linear,
     crossed_over_settings,
 )
 from analysis.statistics.influence import correlation_difference, pearson_influence, rank, spearman_influence
+from tests.reference_cases import crossed_linear
 
 
 def jackknife(labels: np.ndarray, predictions: np.ndarray, correlation) -> np.ndarray:  # type: ignore[no-untyped-def]

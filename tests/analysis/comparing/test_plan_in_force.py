@@ -1,22 +1,65 @@
-"""A study file that was changed after the first run: the report says that it does not follow it."""
+"""Why a report is exploratory, and where a study file that was changed after the first run is not followed."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from analysis.comparing.file_plan import differences
+from analysis.comparing.plan_in_force import file_differences
+from analysis.comparing.study import compare
 from analysis.plan import AnalysisPlan
+from tests.analysis.studies import study
 
+FAIR: dict[str, Any] = {"split": "validation", "seeds": [100], "budget": {"a": 4, "b": 4}}
 DECLARED = {**AnalysisPlan(primary=("test/spearman_8",), margin=0.002).model_dump(mode="json"), "baseline": "a"}
 AS_DECLARED = "name: s\nbaseline: a\nanalysis: {primary: [test/spearman_8], margin: 2.0e-3}\n"
+
+
+def reasons(search: dict[str, Any], endpoint: str = "test/spearman_64") -> tuple[str, ...]:
+    scores = {"a": {endpoint: [0.80, 0.81, 0.79]}, "b": {endpoint: [0.81, 0.82, 0.80]}}
+    plan = AnalysisPlan(primary=(endpoint,))
+    rng = np.random.default_rng(0)
+    return compare(
+        study(scores, search=search), plan=plan, baseline=None, allow_unverified=False, rng=rng
+    ).plan.exploratory
+
+
+def test_a_fair_search_leaves_the_report_as_it_is() -> None:
+    assert reasons(FAIR) == ()
+    assert reasons(FAIR | {"budget": 4}) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"split": "test"}, "on the test split"),
+        ({"split": "train"}, "on the train split"),
+        ({"split": None}, "unknown split"),
+        ({"seeds": []}, "seeds on which settings were chosen are unknown"),
+        ({"seeds": [2, 100]}, "seeds 2 were also used"),
+        ({"budget": None}, "budgets of the search are unknown"),
+        ({"budget": {"a": 4, "b": 8}}, "budgets differ: a 4, b 8"),
+    ],
+)
+def test_any_other_search_makes_it_exploratory(change: dict[str, Any], part: str) -> None:
+    found = reasons(FAIR | change)
+    assert len(found) == 1
+    assert part in found[0]
+
+
+def test_a_comparison_on_the_split_of_the_search_is_exploratory() -> None:
+    found = reasons(FAIR, "validation/spearman_64")
+    assert len(found) == 1
+    assert "validation/spearman_64 is not on the test split" in found[0]
 
 
 def in_file(folder: Path, text: str) -> list[str]:
     path = folder / "s.yaml"
     path.write_text(text)
-    return [line.removeprefix(f"{path}: ") for line in differences(path, DECLARED)]
+    return [line.removeprefix(f"{path}: ") for line in file_differences(path, DECLARED)]
 
 
 def test_a_file_as_recorded_gives_no_line(tmp_path: Path) -> None:
@@ -59,4 +102,4 @@ def test_a_plan_that_is_not_valid_is_named(tmp_path: Path, field: str, start: st
 def test_without_a_recorded_plan_nothing_differs(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(AS_DECLARED)
-    assert differences(path, None) == []
+    assert file_differences(path, None) == []
