@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from analysis.showing import hide_credentials
 from sweep.console import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _uri(given: str | None) -> str:
 
 def _notice(lines: Sequence[str], prefix: str = "warning: ") -> None:
     for line in lines:
-        click.echo(f"{prefix}{line}", err=True)
+        click.echo(hide_credentials(f"{prefix}{line}"), err=True)
 
 
 class _Commands(click.Group):
@@ -90,7 +91,7 @@ class _Commands(click.Group):
         except Exception as error:
             if not _is_input_error(error):
                 raise
-            click.echo(f"sweep: {error}", err=True)
+            click.echo(hide_credentials(f"sweep: {error}"), err=True)
             sys.exit(2)
 
 

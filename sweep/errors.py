@@ -12,11 +12,16 @@ SweepError                  shown as one line; `exit_code` says how the command 
 
 from __future__ import annotations
 
+from analysis.showing import hide_credentials
+
 
 class SweepError(Exception):
-    """Base of all errors raised on purpose by this package; its text is one line for the user."""
+    """Base of all errors raised on purpose by this package; its text is one line for the user, without passwords."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return hide_credentials(super().__str__())
 
 
 class StudyError(SweepError):
@@ -30,7 +35,7 @@ class StudyError(SweepError):
         shown = repr(self.value)
         if len(shown) > 120:
             shown = shown[:117] + "..."
-        return f"{self.file}: {self.field}: {shown} is not valid; {self.allowed}"
+        return hide_credentials(f"{self.file}: {self.field}: {shown} is not valid; {self.allowed}")
 
 
 class PreflightError(SweepError):

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from analysis import schema
+from analysis.showing import hide_credentials
 from sweep.study.cells import Cell
 from trainables.spec import Predictions, TrainResult
 
@@ -154,8 +155,8 @@ def failure_recording(cell: Cell, *, reason: str, kind: str, detail: str) -> Rec
     """What to store about a cell that failed: one line as a tag, the whole story as an artifact."""
     return Recording(
         params=cell_params(cell),
-        tags={schema.TAG_FAILURE: reason, schema.TAG_FAILURE_KIND: kind},
-        artifacts={FAILURE_ARTIFACT: detail.encode("utf-8", errors="replace")},
+        tags={schema.TAG_FAILURE: hide_credentials(reason), schema.TAG_FAILURE_KIND: kind},
+        artifacts={FAILURE_ARTIFACT: hide_credentials(detail).encode("utf-8", errors="replace")},
     )
 
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from analysis import schema
+from analysis.showing import hide_credentials
 from sweep.record.ledger import RecordedRun, runs_to_rename
 from sweep.record.spool import Spool, Spooled
 from sweep.record.tracking import CellRun, StudyRun, Tracking
@@ -175,14 +176,14 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
         tracking.reopen(run.run_id)
     place = CellRun(run_id=run.run_id, artifact_uri=tracking.artifact_uri(run.run_id))
     if not tracking.has_artifact(run.run_id, schema.PLAN_ARTIFACT):
-        tracking.put_artifact(place, schema.STUDY_ARTIFACT, study.text.encode())
+        tracking.put_artifact(place, schema.STUDY_ARTIFACT, hide_credentials(study.text).encode())
         tracking.put_artifact(place, schema.PLAN_ARTIFACT, _json(declared_plan(study)))
     described = describe(study, run.tags.get(schema.TAG_DESCRIPTION))
     if described != run.tags.get(schema.TAG_DESCRIPTION):
         tracking.set_tags(run.run_id, {schema.TAG_DESCRIPTION: described})
     if note_seeds(tracking, run, study.seeds) > 1:
         name = schema.STUDY_ARTIFACT.replace(".yaml", f"-{int(time.time())}.yaml")
-        tracking.put_artifact(place, name, study.text.encode())
+        tracking.put_artifact(place, name, hide_credentials(study.text).encode())
     return run
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from analysis import schema
+from analysis.showing import hide_credentials
 from sweep.run.worker import WorkerStatus
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """One line that stays."""
+        line = hide_credentials(line)
         self._spoke = time.monotonic()
         if self._bar is not None:
             self._bar.console.print(line, markup=False, highlight=False)
