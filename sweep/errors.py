@@ -6,6 +6,7 @@ SweepError                  shown as one line; `exit_code` says how the command 
 ├── ChangedStudyError       the same study name, but other cells than those recorded (2)
 ├── ClaimedError            another live driver holds this study (2)
 ├── TrackingError           the tracking store cannot be used as asked (2)
+│   └── RefusedRecord       the store works, but refuses what one cell has to record (2)
 ├── TrackingUnavailable     the tracking server is away for longer than was waited (1)
 └── ClusterError            no cluster at the address, a refused token, a job that cannot start (2)
 """
@@ -52,6 +53,10 @@ class ClaimedError(SweepError):
 
 class TrackingError(SweepError):
     """The tracking store cannot be used as asked."""
+
+
+class RefusedRecord(TrackingError):
+    """The store works, but refuses what one cell has to record; it would refuse it again."""
 
 
 class TrackingUnavailable(SweepError):

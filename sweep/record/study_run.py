@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from analysis import schema
 from analysis.showing import hide_credentials
+from sweep.errors import RefusedRecord
 from sweep.record.ledger import RecordedRun, runs_to_rename
 from sweep.record.spool import Spool, Spooled
 from sweep.record.tracking import CellRun, StudyRun, Tracking
@@ -75,6 +76,15 @@ def settle(tracking: Tracking, runs: Iterable[RecordedRun], *, by: str) -> Settl
     return Settled(runs=tuple(out), adopted=adopted, killed=killed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """What became of the results that were waiting."""
+
+    recorded: int
+    unusable: tuple[str, ...] = ()
+    """Files that could not be used, each with where it is kept and why."""
+
+
 def record_spooled(
     tracking: Tracking,
     spool: Spool,
@@ -84,8 +94,10 @@ def record_spooled(
     wanted: Collection[str],
     finished: Collection[str],
     say: Say,
-) -> int:
+) -> Recovered:
     """Record the waiting results of cells that are wanted and not finished yet.
+
+    A file that cannot be used is set aside and named; it keeps nothing else from being recorded.
 
     Args:
         tracking: The store.
@@ -96,25 +108,36 @@ def record_spooled(
         finished: Keys that have a finished run.
         say: Gets one line for each file that cannot be used.
 
-    Returns:
-        How many were recorded.
+    Raises:
+        SweepError: the store is away, or refuses this user.
     """
     recorded = 0
+    unusable = []
     for path, found in spool.waiting():
         if isinstance(found, ValueError):
-            say(f"{spool.set_aside(path)}: {found}; its cell is trained again")
+            unusable.append(f"{spool.set_aside(path)}: {found}")
+            say(f"{unusable[-1]}; its cell is trained again")
             continue
         if found.cell in finished:
             spool.remove(path)
             continue
         if found.cell not in wanted:
             continue  # of another version of the study, which may come back
-        run = _run_for(tracking, found, experiment_id, parent_run_id)
-        tracking.record(run, found.recording, complete=True)
+        run = None
+        try:
+            run = _run_for(tracking, found, experiment_id, parent_run_id)
+            tracking.record(run, found.recording, complete=True)
+        except RefusedRecord as error:
+            unusable.append(f"{spool.set_aside(path)}: {error}")
+            say(f"{unusable[-1]}; its cell is trained again")
+            if run is not None:
+                tags = {schema.TAG_FAILURE: str(error), schema.TAG_FAILURE_KIND: schema.FAILURE_INFRASTRUCTURE}
+                tracking.close(run.run_id, "FAILED", tags)
+            continue
         tracking.close(run.run_id, "FINISHED")
         spool.remove(path)
         recorded += 1
-    return recorded
+    return Recovered(recorded=recorded, unusable=tuple(unusable))
 
 
 def _run_for(tracking: Tracking, found: Spooled, experiment_id: str, parent_run_id: str) -> CellRun:

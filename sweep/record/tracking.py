@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from analysis import schema
 from analysis.files import write_atomically
 from sweep.console import one_line
-from sweep.errors import TrackingError, TrackingUnavailable
+from sweep.errors import RefusedRecord, TrackingError, TrackingUnavailable
 from sweep.record.ledger import RecordedRun
-from sweep.record.recording import Input, Recording
+from sweep.record.recording import Input, Recording, artifact_problem
 from sweep.record.retry import patiently, tracking_wait_s
-from sweep.record.tracking_uri import absolute_uri, alone_with, database_file, host_refusal
+from sweep.record.tracking_uri import absolute_uri, alone_with, database_file, host_refusal, make_private
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Run
@@ -49,6 +49,8 @@ _PERMANENT: Final = frozenset(
         "RESOURCE_DOES_NOT_EXIST", "UNAUTHENTICATED",
     }
 )  # fmt: skip
+_REFUSED: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
+"""Of these: what was asked is wrong, whoever asks."""
 _T = TypeVar("_T")
 
 
@@ -134,7 +136,10 @@ class Tracking:
 
             # Its own traceback of every locked database would flood the terminal; errors are reported here.
             logging.getLogger("mlflow").setLevel(logging.CRITICAL)
-            with alone_with(database_file(self.uri)):
+            file = database_file(self.uri)
+            with alone_with(file):
+                if file is not None:
+                    make_private(file)
                 self._opened = MlflowClient(tracking_uri=self.uri)
         return self._opened
 
@@ -161,7 +166,8 @@ class Tracking:
                 raise TrackingError(
                     f"tracking store {self.uri}: {file} cannot be read as an MLflow database"
                 ) from error
-            raise TrackingError(f"tracking store {self.uri}: {one_line(error)}") from error
+            kind = RefusedRecord if getattr(error, "error_code", "") in _REFUSED else TrackingError
+            raise kind(f"tracking store {self.uri}: {one_line(error)}") from error
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -309,7 +315,13 @@ class Tracking:
             self._call(lambda client, _: client.log_batch(run.run_id, tags=[done]))
 
     def put_artifact(self, run: CellRun, path: str, content: bytes) -> None:
-        """Store one artifact; on a local disk atomically."""
+        """Store one artifact; on a local disk atomically.
+
+        Raises:
+            RefusedRecord: its path leads out of the run.
+        """
+        if problem := artifact_problem(path):
+            raise RefusedRecord(f"artifact {path[:60]!r} cannot be recorded; {problem}")
         folder, _, name = path.rpartition("/")
         local = _local_path(run.artifact_uri)
         if local is not None:

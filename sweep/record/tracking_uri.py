@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -80,6 +80,12 @@ def alone_with(database: Path | None) -> Iterator[None]:
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def make_private(database: Path) -> None:
+    """A new SQLite file that nobody but its owner can read; one that is there stays as it is."""
+    with suppress(OSError):  # opening it will tell what is wrong
+        os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def host_refusal(uri: str) -> str:

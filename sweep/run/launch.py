@@ -93,6 +93,8 @@ class Launch:
         self._runs: list[RecordedRun] = []
         self._count = Count(total=0, before=0)
         self._began = time.monotonic()
+        self._unusable: tuple[str, ...] = ()
+        """Spool files that could not be used."""
 
     def run(self) -> int:
         """Run it.
@@ -222,7 +224,7 @@ class Launch:
             say(f"{settled.adopted} recorded but not closed: closed without training")
         if settled.killed:
             say(f"{settled.killed} left running by a driver that is gone: ended as KILLED")
-        recorded = record_spooled(
+        recovered = record_spooled(
             self._tracking,
             self._spool,
             experiment_id=study_run.experiment_id,
@@ -232,8 +234,9 @@ class Launch:
             say=say,
         )
         self._runs, statuses = list(settled.runs), reconcile(self._cells, settled.runs)
-        if recorded:
-            say(f"{recorded} kept from before: recorded without training")
+        self._unusable = recovered.unusable
+        if recovered.recorded:
+            say(f"{recovered.recorded} kept from before: recorded without training")
             statuses = self._statuses_now()
         if follow_names(self._tracking, self.study, self._cells, self._runs, say=say):
             statuses = self._statuses_now()
@@ -309,6 +312,8 @@ class Launch:
         failed = [status for status in statuses if status.state == schema.STATE_FAILED]
         for status in failed:
             say(f"failed: {status.cell.run_name}: {status.reason}")
+        for line in self._unusable:
+            say(f"kept, but not usable: {line}")
         say(f"{finished} of {len(statuses)} cells finished" + (f", {len(failed)} failed" if failed else ""))
         if code == EXIT_INTERRUPTED:
             say("stopped; the same command continues where it stood")

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from analysis import schema
 from sweep.console import one_line
-from sweep.errors import SweepError
+from sweep.errors import RefusedRecord, SweepError
 from sweep.record.recording import Recording, cell_tags, failure_recording, recording_of
 from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
@@ -137,6 +137,8 @@ class CellWorker:
         try:
             run = run or self._create(work, self.place.tracking)
             self.place.tracking.record(run, recording, complete=True)
+        except RefusedRecord as error:
+            return self._failed(work, run, error)
         except (SweepError, OSError) as error:
             return Outcome(
                 kind="unrecorded",

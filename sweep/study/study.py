@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from analysis.plan import AnalysisPlan
-from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, parse_endpoint
+from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, name_problem, parse_endpoint
 from sweep.study import overrides as layers
 from sweep.study.fields import MAX_SEED, as_study_error, suggestion, unknown_field
 from sweep.study.model import Overrides, Resources, StudyFile
@@ -153,6 +153,7 @@ def load_study(path: str | Path) -> Study:
     )
     _check_identical(document, study)
     _check_endpoints(document, study)
+    _check_names(document, study)
     if study.search is not None:
         check_search(document, study.search, seeds=study.seeds, variants=variants, settings=study.settings)
     return study
@@ -310,6 +311,23 @@ def _check_identical(document: Document, study: Study) -> None:
         field = ("settings", "named", setting) if setting in _named(document) else _GRID
         allowed = f"it means the same training as setting {other_setting!r}; two settings must differ"
         raise document.error(field, setting, allowed)
+
+
+def _check_names(document: Document, study: Study) -> None:
+    """What is recorded under a name that the study file gives must have one that a store takes."""
+    asked: dict[FieldPath, str] = {("analysis", "primary", i): text for i, text in enumerate(study.analysis.primary)}
+    if study.search is not None and study.search.endpoint:
+        asked["search", "endpoint"] = study.search.endpoint
+    for at, text in asked.items():
+        if problem := name_problem(text):
+            raise document.error(at, text, problem)
+    for (variant, _), spec in study.specs.items():
+        for name in spec.flat():
+            if problem := name_problem(name):
+                field = tuple(name.split(".", 1))
+                layer = study.variants[variant]
+                inside = len(field) > 1 and field[1] in (layer.get(field[0]) or {})
+                raise document.error(("variants", variant, *field) if inside else field, name, problem)
 
 
 def _named(document: Document) -> Mapping[str, Any]:

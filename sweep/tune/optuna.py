@@ -24,7 +24,7 @@ import numpy as np
 
 from sweep.console import one_line
 from sweep.errors import TrackingError
-from sweep.record.tracking_uri import shown_uri
+from sweep.record.tracking_uri import database_file, make_private, shown_uri
 from sweep.study.search_block import Point, Range, Scalar, SearchBlock, number_of_points, rounded
 from trainables.training_fields import TRAINING_FIELDS
 
@@ -127,6 +127,9 @@ def open_storage(url: str) -> Any:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     arguments = {"connect_args": {"timeout": BUSY_TIMEOUT_S}} if url.startswith("sqlite") else {}
+    file = database_file(url)
+    if file is not None and file.is_absolute():  # not `:memory:`
+        make_private(file)
     try:
         return optuna.storages.RDBStorage(url, engine_kwargs=arguments)
     except Exception as error:

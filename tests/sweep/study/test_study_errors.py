@@ -338,3 +338,16 @@ def test_a_device_without_end() -> None:
 def test_a_name_no_system_accepts() -> None:
     with pytest.raises(StudyError, match="cannot be read"):
         load_study("a\0b.yaml")
+
+
+@pytest.mark.parametrize("name", ["test/spear?man_8", "test/#_8", "test/" + "x" * 250 + "_8", "../x_8"])
+def test_an_endpoint_that_no_store_can_record_is_refused(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, noop(analysis={"primary": [name]}))
+    with pytest.raises(StudyError, match=r"analysis\.primary\[0\]: .* is not valid; expected a name"):
+        load_study(path)
+
+
+def test_an_option_that_no_store_can_record_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, noop(variants={"a": {}, "b": {"options": {"what?": 1}}}))
+    with pytest.raises(StudyError, match=r"options\.what\?: .* is not valid; expected a name of letters"):
+        load_study(path)
