@@ -291,10 +291,11 @@ def run(
 
 @main.command(short_help="Run a study as a job on a Ray cluster.")
 @study_argument
-@click.option("--address", metavar="URL", required=True, help="Dashboard of the cluster, such as http://HOST:8265.")
+@click.option("--address", metavar="URL", help="Dashboard of the cluster, such as http://HOST:8265.")
+@click.option("--list", "only_list", is_flag=True, help="Show what would leave this machine, and send nothing.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow the job until it ends.")
 @launch_options
-def submit(study: Path, address: str, wait: bool, **options: Any) -> None:
+def submit(study: Path, address: str | None, only_list: bool, wait: bool, **options: Any) -> None:
     """Run a study as a job on a Ray cluster, and follow it.
 
     The tracking store is the one that the cluster's head knows, unless --tracking-uri names another.
@@ -302,10 +303,21 @@ def submit(study: Path, address: str, wait: bool, **options: Any) -> None:
     \b
     Example:
       sweep submit my-study.yaml --address http://localhost:8265 --no-wait
+      sweep submit my-study.yaml --list
     """
+    loaded = _study(study, options["seeds"])
+    if only_list:
+        from sweep.on_ray.shipping import shipment_of
+
+        shipment = shipment_of(loaded)
+        for line in shipment.lines():
+            click.echo(line)
+        _notice(shipment.left_out, prefix="not shipped: ")
+        return
+    if address is None:
+        raise click.UsageError("Missing option '--address'.")
     from sweep.on_ray.submit import submit_study
 
-    loaded = _study(study, options["seeds"])
     sys.exit(submit_study(loaded, address=address, wait=wait, run_options=_as_arguments(options)))
 
 

@@ -72,7 +72,7 @@ def submit_study(
     _submit(client, job, study, shipment, run_options)
     say(f"job {job}: {len(shipment.files)} files of the study, {shipment.size / 1024:.0f} kB with the program")
     if shipment.left_out:
-        say(f"not shipped, by their names: {', '.join(shipment.left_out)}")
+        say(f"not shipped, since they look like secrets: {', '.join(shipment.left_out)}")
     if not wait:
         print(job)
         return 0
