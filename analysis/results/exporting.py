@@ -9,6 +9,10 @@ from analysis.errors import ResultsError
 from analysis.files import write_atomically
 from analysis.results.mlflow_study import finished_splits
 from analysis.results.model import Results
+from analysis.results.tables import guarded
+
+TEXT_COLUMNS = (schema.COLUMN_CELL, schema.COLUMN_VARIANT, schema.COLUMN_SETTING, schema.COLUMN_METRIC)
+"""Of a results table; the others are numbers, and a negative number is no formula."""
 
 
 def export_results(results: Results, path: Path) -> list[str]:
@@ -28,7 +32,10 @@ def export_results(results: Results, path: Path) -> list[str]:
         problems = getattr(results.predictions, "problems", [])
         return [*lines, *(f"{problem.where}: {problem.reason}" for problem in problems)]
     if ending == ".csv":
-        write_atomically(path, results.table.to_csv(index=False, lineterminator="\n").encode())
+        table = results.table.copy()
+        for name in table.columns.intersection([*TEXT_COLUMNS]):
+            table[name] = table[name].map(guarded)
+        write_atomically(path, table.to_csv(index=False, lineterminator="\n").encode())
         return [
             f"wrote {path}: {len(results.table)} scores of {finished} finished cells",
             "a CSV carries neither fingerprints nor predictions: a report on it is unverified and has no crossed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 
 from analysis import schema
 from analysis.errors import ResultsError
+from analysis.results.exporting import export_results
 from analysis.results.load import load
+from analysis.results.tables import guarded, results_of_rows, without_guard
 
 PLAIN = [("a", 0, 0.5), ("b", 0, 0.6), ("a", 1, 0.51), ("b", 1, 0.58)]
 
@@ -225,3 +228,36 @@ def test_a_metric_without_a_number_is_an_error(file: Path) -> None:
 def test_a_folder_is_called_one(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="is a folder; give a"):
         load(results=tmp_path)
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "'=quoted", "''-twice", "'plain", '=HYPERLINK("http://x","a,b")', "a=b"]
+
+
+def test_an_exported_csv_holds_no_formula_and_comes_back_as_it_was(file: Path) -> None:
+    rows = [
+        (f"{variant}-s{seed}-{setting}", variant, seed, setting, "=x/spearman", 64, value)
+        for variant in FORMULAS
+        for setting in ("-s", "default")
+        for seed, value in ((0, -0.25), (1, 0.5))
+    ]
+    before = results_of_rows(rows, study="s", problems=())
+    export_results(before, file)
+    with file.open(newline="", encoding="utf-8") as opened:
+        cells = [(column, cell) for row in csv.DictReader(opened) for column, cell in row.items()]
+    for column, cell in cells:
+        if column in ("seed", "dim", "value"):
+            float(cell)
+        else:
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")), cell
+    assert "-0.25" in [cell for column, cell in cells if column == "value"]
+    after = load(results=file)
+    assert after.variant_order == tuple(FORMULAS)
+    columns = ["variant", "seed", "setting", "metric", "dim", "value"]
+    pd.testing.assert_frame_equal(
+        after.table[columns].reset_index(drop=True), before.table[columns].reset_index(drop=True)
+    )
+
+
+@pytest.mark.parametrize("text", [*FORMULAS, "\tx", "\rx", "'\tx", "", "'"])
+def test_the_guard_against_formulas_is_taken_off_exactly(text: str) -> None:
+    assert without_guard(guarded(text)) == text
