@@ -86,13 +86,19 @@ class _Commands(click.Group):
         try:
             return super().main(*args, **kwargs)
         except SweepError as error:
-            click.echo(f"sweep: {error}", err=True)
+            click.echo(_told(error), err=True)
             sys.exit(error.exit_code)
         except Exception as error:
             if not _is_input_error(error):
                 raise
-            click.echo(hide_credentials(f"sweep: {error}"), err=True)
+            click.echo(_told(error), err=True)
             sys.exit(2)
+
+
+def _told(error: Exception) -> str:
+    from sweep.files import home_hint
+
+    return hide_credentials(f"sweep: {error}{home_hint(str(error))}")
 
 
 def _is_input_error(error: Exception) -> bool:

@@ -17,6 +17,7 @@ from typing import Final
 from analysis.files import write_atomically
 from sweep.console import one_line
 from sweep.errors import SweepError
+from sweep.files import home_hint
 from sweep.record.recording import Recording
 
 FORMAT: Final = 1
@@ -102,7 +103,7 @@ class Spool:
             self.folder.chmod(0o700)
             write_atomically(path, content, mode=0o600)
         except OSError as error:
-            raise SweepError(f"{path}: cannot be written ({error.strerror})") from error
+            raise SweepError(f"{path}: cannot be written ({error.strerror}){home_hint(str(path))}") from error
         return path
 
     def waiting(self) -> Iterator[tuple[Path, Spooled | ValueError]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict, fields
@@ -218,6 +219,29 @@ def test_an_errors_own_exit_code(error: Exception, code: int, tmp_path: Path, mo
     monkeypatch.setattr("sweep.run.run_study.run_study", fail)
     done = sweep("run", write(tmp_path, noop()))
     assert (done.exit_code, done.stdout, done.stderr) == (code, "", f"sweep: {error}\n")
+
+
+@pytest.mark.parametrize("command", ["run", "clean"])
+def test_an_impossible_home_is_named(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "file" / "home"
+    home.parent.write_text("a file")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    done = sweep(command, write(tmp_path, noop()), "--tracking-uri", "http://127.0.0.1:9")
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f"; HOME is '{home}', which is no folder that can be written: set HOME to one\n")
+
+
+def test_ray_in_an_impossible_home_names_it(tmp_path: Path) -> None:
+    env = {**os.environ, "HOME": "/dev/null/x", "SWEEP_SPOOL_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep.cli", "run", str(write(tmp_path, noop()))],
+        env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "HOME is '/dev/null/x', which is no folder" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_check_says_valid(tmp_path: Path) -> None:
