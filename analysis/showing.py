@@ -6,6 +6,7 @@ Standard library only: everybody may import this.
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _USER_INFO = re.compile(r"(?<!/)//(?!/)\S*@")
 _IN_QUERY = re.compile(r"([?&;][^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE)
@@ -23,11 +24,16 @@ def hide_credentials(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""A label with every character that cannot be seen written out: line ends, control and direction marks.
+    r"""A label with what moves or hides text written out: line ends, control characters, marks of direction.
 
     >>> visible("a\nb\u202ec")
     'a\\nb\\u202ec'
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def _is_seen(char: str) -> bool:
+    # Wide and unbroken blanks are blanks; a joiner belongs to letters of some scripts and to emoji.
+    return char.isprintable() or unicodedata.category(char) == "Zs" or char in "\u200c\u200d"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from analysis.showing import hide_credentials
+from analysis.showing import hide_credentials, visible
 
 EXIT_INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -22,7 +22,7 @@ def say(line: str) -> None:
 
 def one_line(error: BaseException, limit: int = 300) -> str:
     """The error's type and text in one line of at most `limit` characters, without passwords."""
-    text = hide_credentials(" ".join(str(error).split()))
+    text = visible(hide_credentials(" ".join(str(error).split())))
     name = type(error).__name__
     whole = f"{name}: {text}" if text else name
     return whole if len(whole) <= limit else whole[: limit - 3] + "..."

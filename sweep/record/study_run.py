@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from analysis import schema
-from analysis.showing import hide_credentials
+from analysis.showing import hide_credentials, visible
 from sweep.errors import RefusedRecord
 from sweep.record.ledger import RecordedRun, runs_to_rename
 from sweep.record.spool import Spool, Spooled
@@ -182,7 +182,7 @@ def follow_names(
         now = cell.variant if same_setting else f"{cell.variant} in setting {cell.setting}"
         names[before, now] += 1
     for (before, now), count in names.items():
-        say(f"note: {before} is now called {now}: {count} recorded cells renamed, none trained again")
+        say(f"note: {visible(before)} is now called {now}: {count} recorded cells renamed, none trained again")
     return names.total()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
@@ -225,6 +226,16 @@ def label_problem(label: str) -> str | None:
     return None
 
 
+def look_alike(labels: Iterable[str]) -> tuple[str, str] | None:
+    """The first two labels that differ only in how Unicode writes their characters (`é` as one or as two)."""
+    seen: dict[str, str] = {}
+    for label in labels:
+        other = seen.setdefault(unicodedata.normalize("NFC", label), label)
+        if other != label:
+            return other, label
+    return None
+
+
 def _read_label(given: Any) -> Any:
     if not isinstance(given, str):
         raise wrong("expected text (put it in quotes if it looks like a number)")
@@ -242,6 +253,10 @@ def read_labelled(given: Any) -> Any:
         problem = label_problem(label)
         if problem:
             raise wrong(f"{problem} as label", at=(label,), value=label)
+    if twins := look_alike(given):
+        other, label = twins
+        allowed = f"{label!a} differs from {other!a} only in Unicode normalisation; choose another label"
+        raise wrong(allowed, at=(label,), value=label)
     return given
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from analysis.plan import AnalysisPlan
 from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, name_problem, parse_endpoint
 from sweep.study import overrides as layers
-from sweep.study.fields import MAX_SEED, as_study_error, suggestion, unknown_field
+from sweep.study.fields import MAX_SEED, as_study_error, look_alike, suggestion, unknown_field
 from sweep.study.model import Overrides, Resources, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy, check_search
 from sweep.study.yaml_reader import MISSING, Document, FieldPath, read_document
@@ -192,12 +192,17 @@ def _settings(document: Document, declared: StudyFile, variants: Mapping[str, la
         raise document.error(_GRID, f"{layers.grid_size(grid)} points", allowed)
     if grid:
         for label, point in layers.grid_points(grid):
+            if label in out:
+                raise document.error(_GRID, label, "two points would have this label; name one of them under named:")
             out[label] = (layers.point_layer(point), _GRID)
     for label, overrides in (declared.settings.named or {}).items():
         place: FieldPath = ("settings", "named", label)
         if label in out:
             raise document.error(place, label, "the grid has a point with this label; choose another")
         out[label] = (_given(overrides), place)
+    if twins := look_alike(out):
+        allowed = f"{twins[1]!a} differs from {twins[0]!a} only in Unicode normalisation; choose another"
+        raise document.error(out[twins[1]][1], twins[1], allowed)
     for layer, at in out.values():
         for variant, own in variants.items():
             path = layers.overlap(own, layer)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from analysis import schema
+from analysis.cli import main
 from analysis.errors import ResultsError
 from analysis.results.exporting import export_results
 from analysis.results.load import load
@@ -261,3 +263,21 @@ def test_an_exported_csv_holds_no_formula_and_comes_back_as_it_was(file: Path) -
 @pytest.mark.parametrize("text", [*FORMULAS, "\tx", "\rx", "'\tx", "", "'"])
 def test_the_guard_against_formulas_is_taken_off_exactly(text: str) -> None:
     assert without_guard(guarded(text)) == text
+
+
+def test_labels_from_anywhere_are_shown_with_what_moves_text_written_out(file: Path) -> None:
+    labels = ("a\u202eb", "red\x1b[31m", "two\nlines", "日本　語")
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(["variant", "seed", "setting", "metric", "dim", "value"])
+        for label in labels:
+            writer.writerows([label, seed, f"on {label}", "test/spearman", 64, 0.5] for seed in (0, 1))
+    results = load(results=file)
+    shown = (r"a\u202eb", r"red\x1b[31m", r"two\nlines", "日本　語")
+    assert results.variant_order == shown
+    assert {cell.variant for cell in results.cells} == set(results.table["variant"]) == set(shown)
+    assert set(results.table["setting"]) == {f"on {label}" for label in shown}
+    done = CliRunner().invoke(main, ["report", "--results", str(file)])
+    assert done.exit_code == 0, done.output
+    assert r"a\u202eb" in done.output
+    assert not any(char in done.output for char in "\u202e\x1b")
