@@ -32,6 +32,8 @@ from trainables.training_fields import LIBRARY_NAMES, TRAINING_FIELDS, expected,
 
 MAX_SEEDS = 10_000
 MAX_SEED = 2**32 - 1
+MAX_DIM = 1_000_000
+"""Of an embedding; far beyond any model's, which is what is checked once the model is looked at."""
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 _FORBIDDEN_IN_LABELS = "/\\'\"`"
@@ -184,8 +186,11 @@ def _read_dims(given: Any) -> Any:
     if not isinstance(given, list) or not given:
         raise wrong("expected a list of embedding sizes, such as [64, 128, 256]")
     for index, dim in enumerate(given):
-        if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 1_000_000:
+        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
             raise wrong("expected a whole number not below 1", at=(index,), value=dim)
+        if dim > MAX_DIM:
+            allowed = f"expected a size not larger than the model's embedding size, and never above {MAX_DIM}"
+            raise wrong(allowed, at=(index,), value=dim)
         if dim in given[:index]:
             raise wrong("it is listed twice", at=(index,), value=dim)
     return tuple(given)

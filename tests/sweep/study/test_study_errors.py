@@ -385,3 +385,10 @@ def test_a_label_that_would_move_text_is_refused(label: str, tmp_path: Path) -> 
         with pytest.raises(StudyError, match="control characters") as caught:
             load_study(write(tmp_path, noop(**given)))
         assert label not in str(caught.value)
+
+
+def test_a_size_beyond_any_model_is_refused_by_the_right_rule(tmp_path: Path) -> None:
+    path = write(tmp_path, toy(matryoshka_dims=[16, 100_000_000]))
+    allowed = "expected a size not larger than the model's embedding size"
+    with pytest.raises(StudyError, match=rf"matryoshka_dims\[1\]: 100000000 is not valid; {allowed}"):
+        load_study(path)
