@@ -44,6 +44,24 @@ def _read_seeds(context: click.Context, option: click.Parameter, value: str | No
     return numbers
 
 
+def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a launch, here or on a cluster; none of them changes what a cell is."""
+    for option in reversed(
+        (
+            seeds_option,
+            click.option("--max-concurrent", metavar="K", type=click.IntRange(1), help="At most K cells at once."),
+            click.option("--retries", metavar="R", type=click.IntRange(0), default=2, show_default=True,
+                         help="Retries of a cell that the infrastructure lost."),
+            click.option("--retry-failed", is_flag=True, help="Train again what failed by itself."),
+            click.option("--accept-changes", is_flag=True, help="Extend a study although recorded cells changed."),
+            click.option("--rerun", metavar="CELL", multiple=True, help="Train this cell again; may be repeated."),
+            uri_option,
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
 def _study(path: Path, seeds: int | Sequence[int] | None = None) -> Study:
     from sweep.study import load_study
 
@@ -201,17 +219,29 @@ def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
 
 @main.command(short_help="Show cells, states, cost and warnings; runs nothing.")
 @study_argument
-@seeds_option
 @json_option
-@uri_option
-def plan(study: Path, seeds: int | Sequence[int] | None, as_json: bool, tracking_uri: str | None) -> None:
+@launch_options
+def plan(
+    study: Path,
+    seeds: int | Sequence[int] | None,
+    as_json: bool,
+    tracking_uri: str | None,
+    rerun: tuple[str, ...],
+    **checked: Any,
+) -> None:
     """Show the cells in the order they would run, their states and cost, and what to know before. Runs nothing.
+
+    Takes the options of `sweep run` and checks them alike.
 
     \b
     Example:
       sweep plan my-study.yaml
     """
-    _show(_study(study, seeds), tracking_uri, as_json, with_cost=True)
+    from sweep.run.preflight import check_tracking
+
+    loaded = _study(study, seeds)
+    check_tracking(_uri(tracking_uri))
+    _show(loaded, tracking_uri, as_json, with_cost=True, rerun=rerun)
 
 
 @main.command(short_help="Show how far a study is.")
@@ -228,11 +258,15 @@ def status(study: Path, as_json: bool, tracking_uri: str | None) -> None:
     _show(_study(study), tracking_uri, as_json, with_cost=False)
 
 
-def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool) -> None:
+def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool, rerun: Sequence[str] = ()) -> None:
     from sweep import plan_view
     from sweep.status import standing
 
     found = standing(study, _uri(tracking_uri))
+    if rerun:
+        from sweep.run.launch import cells_to_rerun
+
+        cells_to_rerun([status.cell for status in found.statuses], rerun)
     if as_json:
         click.echo(plan_view.as_json(found.study, found.statuses, found.warnings, found.sequential))
         return
@@ -251,24 +285,6 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
     if with_cost:
         click.echo(str(found.estimate))
     _notice(found.warnings)
-
-
-def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a launch, here or on a cluster; none of them changes what a cell is."""
-    for option in reversed(
-        (
-            seeds_option,
-            click.option("--max-concurrent", metavar="K", type=click.IntRange(1), help="At most K cells at once."),
-            click.option("--retries", metavar="R", type=click.IntRange(0), default=2, show_default=True,
-                         help="Retries of a cell that the infrastructure lost."),
-            click.option("--retry-failed", is_flag=True, help="Train again what failed by itself."),
-            click.option("--accept-changes", is_flag=True, help="Extend a study although recorded cells changed."),
-            click.option("--rerun", metavar="CELL", multiple=True, help="Train this cell again; may be repeated."),
-            uri_option,
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
 
 
 @main.command(short_help="Train and record the cells that are not finished yet.")

@@ -58,6 +58,18 @@ class RunOptions:
     """Cells to train again although they are finished; the old run is superseded."""
 
 
+def cells_to_rerun(cells: Sequence[Cell], asked: Sequence[str]) -> list[Cell]:
+    """The cells that --rerun names.
+
+    Raises:
+        SweepError: a name fits no cell.
+    """
+    try:
+        return chosen_for_rerun(cells, asked)
+    except ValueError as error:
+        raise SweepError(f"--rerun: {error}") from None
+
+
 class Launch:
     """One launch of a study that has been claimed, up to the exit code. Gives its queue the cells that follow."""
 
@@ -146,10 +158,7 @@ class Launch:
 
     def _replaces(self, statuses: Sequence[CellStatus]) -> dict[str, str]:
         """Cell key -> finished run that a rerun on request supersedes."""
-        try:
-            chosen = {cell.key for cell in chosen_for_rerun(self._cells, self._options.rerun)}
-        except ValueError as error:
-            raise SweepError(f"--rerun: {error}") from None
+        chosen = {cell.key for cell in cells_to_rerun(self._cells, self._options.rerun)}
         return {
             status.cell.key: status.run_id
             for status in statuses

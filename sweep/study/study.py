@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from analysis.plan import AnalysisPlan
 from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, name_problem, parse_endpoint
 from sweep.study import overrides as layers
-from sweep.study.fields import MAX_SEED, as_study_error, look_alike, suggestion, unknown_field
+from sweep.study.fields import MAX_SEED, MAX_SEEDS, as_study_error, look_alike, suggestion, unknown_field
 from sweep.study.model import Overrides, Resources, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy, check_search
 from sweep.study.yaml_reader import MISSING, Document, FieldPath, read_document
@@ -92,7 +92,7 @@ class Study:
             seeds: A list of seeds; or a count: the first ones of the study's own, then the numbers that follow.
 
         Raises:
-            ValueError: no seeds, one twice, or one out of range.
+            ValueError: no seeds, too many, one twice, one out of range, or one that the study's search uses.
         """
         if (seeds if isinstance(seeds, int) else len(seeds)) * len(self.specs) > MAX_CELLS:
             raise ValueError(f"more seeds than make {MAX_CELLS} cells")
@@ -106,8 +106,12 @@ class Study:
             raise ValueError("expected at least one seed")
         if len(set(chosen)) != len(chosen):
             raise ValueError(f"{chosen} names a seed twice")
+        if len(chosen) > MAX_SEEDS:
+            raise ValueError(f"expected at most {MAX_SEEDS} seeds")
         if not all(0 <= seed <= MAX_SEED for seed in chosen):
             raise ValueError(f"expected whole numbers from 0 to {MAX_SEED}")
+        if self.search is not None and (shared := sorted(set(self.search.seeds) & set(chosen))):
+            raise ValueError(f"the search uses seed {shared[0]}; the comparison needs seeds that it has not seen")
         return replace(self, seeds=tuple(chosen))
 
 

@@ -135,6 +135,48 @@ def test_wrong_use_is_exit_2(arguments: list[str], tmp_path: Path) -> None:
     assert "Traceback" not in done.output
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--seeds", "0"],
+        ["--seeds", "1,1"],
+        ["--seeds", "10001"],
+        ["--seeds", "4294967296,1"],
+        ["--seeds", "7"],
+        ["--max-concurrent", "0"],
+        ["--retries", "-1"],
+        ["--rerun", "c:9"],
+        ["--tracking-uri", "sqlite:////dev/null/x.db"],
+        ["--tracking-uri", "sqlite:////tmp"],
+        ["--tracking-uri", "mlruns"],
+    ],
+)
+def test_plan_refuses_what_run_refuses(given: list[str], tmp_path: Path) -> None:
+    search = {"trials": 2, "space": {"learning_rate": [1e-5, 2e-5]}, "seeds": [6], "endpoint": "validation/spearman_64"}
+    path = write(tmp_path, toy(search=search) if "7" in given else noop())
+    planned, run = (sweep(command, path, *given) for command in ("plan", "run"))
+    assert run.exit_code == 2, run.output
+    assert (planned.exit_code, planned.stderr.splitlines()[-1]) == (2, run.stderr.splitlines()[-1])
+
+
+def test_plan_takes_every_option_of_run(tmp_path: Path) -> None:
+    own = {option.name for option in main.commands["plan"].params} - {"as_json"}
+    assert own == {option.name for option in main.commands["run"].params} - {"address"}
+    given = [
+        "--seeds",
+        2,
+        "--max-concurrent",
+        3,
+        "--retries",
+        1,
+        "--retry-failed",
+        "--accept-changes",
+        "--rerun",
+        "a:1",
+    ]
+    assert sweep("plan", write(tmp_path, noop()), *given).exit_code == 0
+
+
 def test_wrong_tracking_uri(tmp_path: Path) -> None:
     done = sweep("plan", write(tmp_path, noop()), "--tracking-uri", "mlruns")
     assert (done.exit_code, done.stdout) == (2, "")
