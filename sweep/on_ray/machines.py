@@ -310,7 +310,10 @@ def tracking_trouble(uri: str) -> str:
     while True:
         try:
             with opener.open(urllib.request.Request(url, headers=headers), timeout=_TRY_S) as answer:
-                json.loads(answer.read())
+                content = answer.read()
+            if content.lstrip()[:1] == b"<":
+                return f"{uri} answers with HTML there instead of JSON; a login page or a proxy?"
+            json.loads(content)
             return ""
         except urllib.error.HTTPError as error:
             return _refusal(uri, error)

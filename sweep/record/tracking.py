@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tempfile
 import time
 import uuid
@@ -74,9 +75,9 @@ class CellRun:
 
 def _worth_waiting(error: Exception) -> bool:
     """A store that is away, locked or busy may come back; a request that it refuses will be refused again."""
-    from mlflow.exceptions import MlflowException
+    from mlflow.exceptions import InvalidUrlException, MlflowException
 
-    if _is_no_database(error):
+    if _is_no_database(error) or _is_page(error) or isinstance(error, InvalidUrlException):
         return False
     if _made_by_another(error):
         return True
@@ -95,6 +96,13 @@ def _written_by_another(error: Exception) -> bool:
 def _made_by_another(error: Exception) -> bool:
     """Two processes make a new SQLite database at the same moment; once one is through, the other finds it made."""
     return "sqlite3.OperationalError" in str(error) and "already exists" in str(error)
+
+
+def _is_page(error: BaseException) -> bool:
+    """A page for people where MLflow gives JSON. With a status of 500 and above it is a proxy's that waits, too."""
+    text = str(error)
+    page = re.search(r"Response body: '\s*<(!doctype|html|\?xml)", text, re.IGNORECASE) is not None
+    return "not in a valid JSON format" in text or (page and "failed with error code 5" not in text)
 
 
 def _is_no_database(error: BaseException) -> bool:
@@ -161,6 +169,11 @@ class Tracking:
         except Exception as error:
             if "Invalid Host header" in str(error):
                 raise TrackingError(f"tracking store: {host_refusal(self.uri)}") from error
+            if _is_page(error):
+                raise TrackingError(
+                    f"tracking store {self.uri}: it answered with HTML instead of JSON; a login page or a proxy? "
+                    "expected the address of an MLflow server"
+                ) from error
             if _is_no_database(error):
                 file = database_file(self.uri)
                 raise TrackingError(
