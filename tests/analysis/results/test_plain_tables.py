@@ -281,3 +281,17 @@ def test_labels_from_anywhere_are_shown_with_what_moves_text_written_out(file: P
     assert done.exit_code == 0, done.output
     assert r"a\u202eb" in done.output
     assert not any(char in done.output for char in "\u202e\x1b")
+
+
+def test_sentences_end_once_and_a_table_without_pairs_says_so(file: Path) -> None:
+    head = "variant,seed,metric,dim,value\n"
+    file.write_text(head + "".join(f"{v},{s},test/spearman,64,0.5\n" for v in "ab" for s in range(6)))
+    done = CliRunner().invoke(main, ["report", "--results", str(file)])
+    said = " ".join(done.output.split())
+    assert "was one checkpoint evaluated twice?" in said
+    assert "?." not in said
+    file.write_text(head + "".join(f"{v},{s + 10 * (v == 'b')},test/spearman,64,0.5\n" for v in "ab" for s in range(6)))
+    done = CliRunner().invoke(main, ["report", "--results", str(file)])
+    said = " ".join(done.output.split())
+    assert "no per-example predictions" not in said
+    assert "there are no pairs" in said
