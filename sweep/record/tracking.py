@@ -134,6 +134,15 @@ class Tracking:
         finally:
             self.wait_s = before
 
+    @contextmanager
+    def telling(self, on_wait: Callable[[str], None]) -> Iterator[Tracking]:
+        """The same store, with somebody else told of what is waited for."""
+        before, self._on_wait = self._on_wait, on_wait
+        try:
+            yield self
+        finally:
+            self._on_wait = before
+
     @property
     def _client(self) -> Any:
         if self._opened is None:
