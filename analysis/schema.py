@@ -173,6 +173,24 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(match["metric"], int(match["dim"]))
 
 
+LONGEST_NAME: Final = 250
+"""Of a metric, param or tag in MLflow."""
+_NAME = re.compile(r"[/\w.\- :]*")
+
+
+def name_problem(name: str) -> str | None:
+    """Why a store would refuse a metric, param or tag of this name; None where it takes it."""
+    longest = LONGEST_NAME - len(by_dim_metric(""))  # of a metric, the curve over dims is recorded too
+    if len(name) > longest:
+        return f"expected a name of at most {longest} characters"
+    if not _NAME.fullmatch(name):
+        return "expected a name of letters, digits, blanks and / . - _ :"
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "expected a name without empty parts, `.` and `..` between slashes"
+    return None
+
+
 def by_dim_metric(metric: str) -> str:
     """Metric logged as a curve over dims (step = dim)."""
     return f"{metric}_by_dim"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from analysis.showing import hide_credentials
 from sweep.console import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -43,6 +44,24 @@ def _read_seeds(context: click.Context, option: click.Parameter, value: str | No
     return numbers
 
 
+def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a launch, here or on a cluster; none of them changes what a cell is."""
+    for option in reversed(
+        (
+            seeds_option,
+            click.option("--max-concurrent", metavar="K", type=click.IntRange(1), help="At most K cells at once."),
+            click.option("--retries", metavar="R", type=click.IntRange(0), default=2, show_default=True,
+                         help="Retries of a cell that the infrastructure lost."),
+            click.option("--retry-failed", is_flag=True, help="Train again what failed by itself."),
+            click.option("--accept-changes", is_flag=True, help="Extend a study although recorded cells changed."),
+            click.option("--rerun", metavar="CELL", multiple=True, help="Train this cell again; may be repeated."),
+            uri_option,
+        )
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
 def _study(path: Path, seeds: int | Sequence[int] | None = None) -> Study:
     from sweep.study import load_study
 
@@ -63,7 +82,7 @@ def _uri(given: str | None) -> str:
 
 def _notice(lines: Sequence[str], prefix: str = "warning: ") -> None:
     for line in lines:
-        click.echo(f"{prefix}{line}", err=True)
+        click.echo(hide_credentials(f"{prefix}{line}"), err=True)
 
 
 class _Commands(click.Group):
@@ -85,13 +104,19 @@ class _Commands(click.Group):
         try:
             return super().main(*args, **kwargs)
         except SweepError as error:
-            click.echo(f"sweep: {error}", err=True)
+            click.echo(_told(error), err=True)
             sys.exit(error.exit_code)
         except Exception as error:
             if not _is_input_error(error):
                 raise
-            click.echo(f"sweep: {error}", err=True)
+            click.echo(_told(error), err=True)
             sys.exit(2)
+
+
+def _told(error: Exception) -> str:
+    from sweep.files import home_hint
+
+    return hide_credentials(f"sweep: {error}{home_hint(str(error))}")
 
 
 def _is_input_error(error: Exception) -> bool:
@@ -194,17 +219,29 @@ def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
 
 @main.command(short_help="Show cells, states, cost and warnings; runs nothing.")
 @study_argument
-@seeds_option
 @json_option
-@uri_option
-def plan(study: Path, seeds: int | Sequence[int] | None, as_json: bool, tracking_uri: str | None) -> None:
+@launch_options
+def plan(
+    study: Path,
+    seeds: int | Sequence[int] | None,
+    as_json: bool,
+    tracking_uri: str | None,
+    rerun: tuple[str, ...],
+    **checked: Any,
+) -> None:
     """Show the cells in the order they would run, their states and cost, and what to know before. Runs nothing.
+
+    Takes the options of `sweep run` and checks them alike.
 
     \b
     Example:
       sweep plan my-study.yaml
     """
-    _show(_study(study, seeds), tracking_uri, as_json, with_cost=True)
+    from sweep.run.preflight import check_tracking
+
+    loaded = _study(study, seeds)
+    check_tracking(_uri(tracking_uri))
+    _show(loaded, tracking_uri, as_json, with_cost=True, rerun=rerun)
 
 
 @main.command(short_help="Show how far a study is.")
@@ -221,10 +258,14 @@ def status(study: Path, as_json: bool, tracking_uri: str | None) -> None:
     _show(_study(study), tracking_uri, as_json, with_cost=False)
 
 
-def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool) -> None:
+def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool, rerun: Sequence[str] = ()) -> None:
     from sweep.status import counts, print_table, status_json, study_status
 
     found = study_status(study, _uri(tracking_uri))
+    if rerun:
+        from sweep.run.launch import cells_to_rerun
+
+        cells_to_rerun([status.cell for status in found.statuses], rerun)
     if as_json:
         click.echo(status_json(found))
         return
@@ -240,24 +281,6 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
     if with_cost:
         click.echo(str(found.cost))
     _notice(found.warnings)
-
-
-def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a launch, here or on a cluster; none of them changes what a cell is."""
-    for option in reversed(
-        (
-            seeds_option,
-            click.option("--max-concurrent", metavar="K", type=click.IntRange(1), help="At most K cells at once."),
-            click.option("--retries", metavar="R", type=click.IntRange(0), default=2, show_default=True,
-                         help="Retries of a cell that the infrastructure lost."),
-            click.option("--retry-failed", is_flag=True, help="Train again what failed by itself."),
-            click.option("--accept-changes", is_flag=True, help="Extend a study although recorded cells changed."),
-            click.option("--rerun", metavar="CELL", multiple=True, help="Train this cell again; may be repeated."),
-            uri_option,
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
 
 
 @main.command(short_help="Train and record the cells that are not finished yet.")
@@ -286,10 +309,11 @@ def run(
 
 @main.command(short_help="Run a study as a job on a Ray cluster.")
 @study_argument
-@click.option("--address", metavar="URL", required=True, help="Dashboard of the cluster, such as http://HOST:8265.")
+@click.option("--address", metavar="URL", help="Dashboard of the cluster, such as http://HOST:8265.")
+@click.option("--list", "only_list", is_flag=True, help="Show what would leave this machine, and send nothing.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow the job until it ends.")
 @launch_options
-def submit(study: Path, address: str, wait: bool, **options: Any) -> None:
+def submit(study: Path, address: str | None, only_list: bool, wait: bool, **options: Any) -> None:
     """Run a study as a job on a Ray cluster, and follow it.
 
     The tracking store is the one that the cluster's head knows, unless --tracking-uri names another.
@@ -297,10 +321,21 @@ def submit(study: Path, address: str, wait: bool, **options: Any) -> None:
     \b
     Example:
       sweep submit my-study.yaml --address http://localhost:8265 --no-wait
+      sweep submit my-study.yaml --list
     """
+    loaded = _study(study, options["seeds"])
+    if only_list:
+        from sweep.on_ray.shipping import shipment_of
+
+        shipment = shipment_of(loaded)
+        for line in shipment.lines():
+            click.echo(line)
+        _notice(shipment.left_out, prefix="not shipped: ")
+        return
+    if address is None:
+        raise click.UsageError("Missing option '--address'.")
     from sweep.on_ray.submit import submit_study
 
-    loaded = _study(study, options["seeds"])
     sys.exit(submit_study(loaded, address=address, wait=wait, run_options=_as_arguments(options)))
 
 

@@ -9,18 +9,20 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
+from analysis.showing import hide_credentials, visible
+
 EXIT_INTERRUPTED: Final = 130
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def say(line: str) -> None:
-    """One line to the user, on stderr."""
-    print(line, file=sys.stderr, flush=True)
+    """One line to the user, on stderr; a password in an address is left out."""
+    print(hide_credentials(line), file=sys.stderr, flush=True)
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """The error's type and text in one line of at most `limit` characters."""
-    text = " ".join(str(error).split())
+    """The error's type and text in one line of at most `limit` characters, without passwords."""
+    text = visible(hide_credentials(" ".join(str(error).split())))
     name = type(error).__name__
     whole = f"{name}: {text}" if text else name
     return whole if len(whole) <= limit else whole[: limit - 3] + "..."

@@ -6,17 +6,23 @@ SweepError                  shown as one line; `exit_code` says how the command 
 ├── ChangedStudyError       the same study name, but other cells than those recorded (2)
 ├── ClaimedError            another live driver holds this study (2)
 ├── TrackingError           the tracking store cannot be used as asked (2)
+│   └── RefusedRecord       the store works, but refuses what one cell has to record (2)
 ├── TrackingUnavailable     the tracking server is away for longer than was waited (1)
 └── ClusterError            no cluster at the address, a refused token, a job that cannot start (2)
 """
 
 from __future__ import annotations
 
+from analysis.showing import hide_credentials
+
 
 class SweepError(Exception):
-    """Base of all errors raised on purpose by this package; its text is one line for the user."""
+    """Base of all errors raised on purpose by this package; its text is one line for the user, without passwords."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return hide_credentials(super().__str__())
 
 
 class StudyError(SweepError):
@@ -30,7 +36,7 @@ class StudyError(SweepError):
         shown = repr(self.value)
         if len(shown) > 120:
             shown = shown[:117] + "..."
-        return f"{self.file}: {self.field}: {shown} is not valid; {self.allowed}"
+        return hide_credentials(f"{self.file}: {self.field}: {shown} is not valid; {self.allowed}")
 
 
 class PreflightError(SweepError):
@@ -47,6 +53,10 @@ class ClaimedError(SweepError):
 
 class TrackingError(SweepError):
     """The tracking store cannot be used as asked."""
+
+
+class RefusedRecord(TrackingError):
+    """The store works, but refuses what one cell has to record; it would refuse it again."""
 
 
 class TrackingUnavailable(SweepError):

@@ -25,6 +25,20 @@ def data_folder() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "pairsweep"
 
 
+def home_hint(text: str) -> str:
+    """What to add to an error that names a path below HOME, where HOME itself is what is wrong; else nothing."""
+    home = os.environ.get("HOME", "")
+    if not home or home not in text:
+        return ""
+    folder = Path(home)
+    try:
+        existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        usable = existing.is_dir() and os.access(existing, os.W_OK)
+    except OSError:
+        usable = False
+    return "" if usable else f"; HOME is {home!r}, which is no folder that can be written: set HOME to one"
+
+
 def spool_folder(study: str) -> Path:
     """Where results of a study wait that could not be recorded; never the working folder of a cluster job."""
     base = os.environ.get(ENV_SPOOL)

@@ -125,7 +125,9 @@ class ExampleStore:
             rows.append(parts[0][1] - parts[1][1])
         known = [r for r in rows if r is not None]
         if not known:
-            return _nothing("no per-example predictions are stored")
+            if not seeds:
+                return _nothing("there are no pairs")
+            return _nothing("no per-example predictions can be read: none were stored, or they are gone since")
         if len(sets) > 1:
             return _nothing("the seeds were evaluated on different test sets")
         values = np.full((len(rows), known[0].size), np.nan)

@@ -19,6 +19,7 @@ from analysis.comparing.fingerprints import (
     is_below,
 )
 from analysis.results.model import CellRecord, Results
+from analysis.showing import visible
 from analysis.statistics.paired import TIE_TOLERANCE
 
 
@@ -100,7 +101,7 @@ def _told_apart(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     fields = [f for f in dict.fromkeys(f for s in settings for f in s) if len({str(s.get(f)) for s in settings}) > 1]
     fields.sort(key=lambda f: not f.endswith("name"))
     enough = next(([f] for f in fields if len({str(s.get(f)) for s in settings}) == len(settings)), fields)
-    return [",".join(f"{f}={s.get(f)}" for f in enough) for s in settings]
+    return [visible(",".join(f"{f}={s.get(f)}" for f in enough)) for s in settings]
 
 
 @dataclass(frozen=True, kw_only=True)

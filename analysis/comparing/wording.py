@@ -105,7 +105,7 @@ def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) 
             why = f"there {'is only 1 pair' if e.n_pairs == 1 else 'are no pairs'}, and at least 2 are needed"
         else:
             why = "all differences are 0; was one checkpoint evaluated twice?"
-        return f"{treatment} against {baseline} {where} cannot be decided: {why}."
+        return f"{treatment} against {baseline} {where} cannot be decided: {why}{'' if why.endswith('?') else '.'}"
     if verdict == "mixed":
         return (
             f"Mixed: {pair} differ in opposite directions {where} ({favour}; mean difference {mean_text}; {evidence})."

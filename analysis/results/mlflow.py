@@ -15,7 +15,8 @@ from typing import Any
 
 from analysis import schema
 from analysis.errors import ResultsError
-from analysis.results.store import StoredRun, hide_credentials, unknown_experiment
+from analysis.results.store import StoredRun, unknown_experiment
+from analysis.showing import hide_credentials
 
 PAGE = 1000
 RETRIES = "2"

@@ -17,7 +17,8 @@ from pathlib import Path
 from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.predictions import local_folder
-from analysis.results.store import Stamp, StoredRun, hide_credentials, unknown_experiment
+from analysis.results.store import Stamp, StoredRun, unknown_experiment
+from analysis.showing import hide_credentials
 
 KNOWN_SCHEMAS = frozenset({"dc11669786a5"})
 """`alembic_version` of MLflow 3.17."""

@@ -17,7 +17,8 @@ from analysis.results.mlflow_sqlite import SqliteStore
 from analysis.results.model import Results
 from analysis.results.predictions import StoredPredictions, local_folder
 from analysis.results.runs import history, results_from_runs
-from analysis.results.store import Store, StoredRun, canonical_uri, default_uri, hide_credentials, sqlite_path
+from analysis.results.store import Store, StoredRun, canonical_uri, default_uri, sqlite_path
+from analysis.showing import hide_credentials
 
 
 def cache_folder() -> Path:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from analysis import schema
+from analysis.showing import visible
+
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -20,6 +23,9 @@ class Problem:
     where: str
     """Cell, run, file or line."""
     reason: str
+
+    def __post_init__(self) -> None:
+        _make_visible(self, "where", "reason")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +50,9 @@ class CellRecord:
     run_id: str | None = None
     times: Mapping[str, float] = field(default_factory=dict)
     """Seconds, such as `train_s`."""
+
+    def __post_init__(self) -> None:
+        _make_visible(self, "variant", "setting", "failure")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +95,19 @@ class Results:
     history: tuple[HistoryEntry, ...] = ()
     search: Mapping[str, Any] | None = None
     """Provenance of a search whose chosen settings this study uses: split, seeds and budget per variant."""
+
+    def __post_init__(self) -> None:
+        _make_visible(self, "study", "declared_baseline")
+        object.__setattr__(self, "variant_order", tuple(visible(name) for name in self.variant_order))
+        for column in (schema.COLUMN_VARIANT, schema.COLUMN_SETTING):
+            hidden = {label: shown for label in self.table[column].unique() if (shown := visible(label)) != label}
+            if hidden:
+                object.__setattr__(self, "table", self.table.assign(**{column: self.table[column].replace(hidden)}))
+
+
+def _make_visible(record: object, *names: str) -> None:
+    """Labels come from anywhere, and are shown everywhere: whatever could move or hide text is written out once."""
+    for name in names:
+        text = getattr(record, name)
+        if isinstance(text, str):
+            object.__setattr__(record, name, visible(text))

@@ -17,13 +17,16 @@ from analysis.files import write_atomically, written_atomically
 from analysis.plan import AnalysisPlan
 from analysis.results.mlflow_study import finished_splits
 from analysis.results.model import CellRecord, HistoryEntry, PredictionTable, Problem, Results
-from analysis.results.runs import table
+from analysis.results.runs import table as table_of
+from analysis.results.tables import guarded
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 METADATA_KEY = b"pairsweep"
 ROWS_PER_GROUP = 32
+_TEXT_COLUMNS = (schema.COLUMN_CELL, schema.COLUMN_VARIANT, schema.COLUMN_SETTING, schema.COLUMN_METRIC)
+"""Of a results table; the others are numbers, and a negative number is no formula."""
 _JSON_COLUMNS = ("fields", "variant_fields", "fingerprint", "times")
 
 
@@ -42,7 +45,10 @@ def export_results(results: Results, path: Path) -> list[str]:
         problems = getattr(results.predictions, "problems", [])
         return [*lines, *(f"{problem.where}: {problem.reason}" for problem in problems)]
     if ending == ".csv":
-        write_atomically(path, results.table.to_csv(index=False, lineterminator="\n").encode())
+        table = results.table.copy()
+        for name in table.columns.intersection([*_TEXT_COLUMNS]):
+            table[name] = table[name].map(guarded)
+        write_atomically(path, table.to_csv(index=False, lineterminator="\n").encode())
         return [
             f"wrote {path}: {len(results.table)} scores of {finished} finished cells",
             "a CSV carries neither fingerprints nor predictions: a report on it is unverified and has no crossed"
@@ -100,7 +106,7 @@ def read_archive(path: Path, study: str | None = None) -> Results:
     plan = whole.get("declared_plan")
     return Results(
         study=study or whole["study"],
-        table=table(scores),
+        table=table_of(scores),
         cells=cells,
         problems=tuple(Problem(**problem) for problem in whole["problems"]),
         fingerprinted=whole["fingerprinted"],

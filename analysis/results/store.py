@@ -8,17 +8,16 @@ Importing mlflow costs seconds and its `search_runs` about 3.5 ms a run, so a SQ
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from analysis.errors import ResultsError
+from analysis.showing import hide_credentials
 
 DEFAULT_TRACKING_URI = "sqlite:///mlflow.db"
 _SQLITE = "sqlite:///"
-_CREDENTIALS = re.compile(r"(?<!/)//(?!/)[^\s'\"<>]*@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +74,6 @@ def canonical_uri(uri: str) -> str:
     """The URI with its SQLite path made absolute, so that it means the same in every folder."""
     path = sqlite_path(uri)
     return uri.rstrip("/") if path is None else _SQLITE + str(path.resolve())
-
-
-def hide_credentials(text: str) -> str:
-    """A URI, or a message that repeats one, without user and password: fit to be shown.
-
-    Up to the last `@` of a URI: a password may hold `/` and `@`.
-
-    >>> hide_credentials("postgresql://me:s/e@cret@db/runs")
-    'postgresql://db/runs'
-    """
-    return _CREDENTIALS.sub("//", text)
 
 
 def unknown_experiment(experiment: str, uri: str, known: list[str]) -> ResultsError:

@@ -29,6 +29,7 @@ STATE_COLUMNS = ("state", "status")
 FINISHED_STATES = frozenset({"finished", "complete", "completed", "success", "succeeded", "terminated", "done", "ok"})
 NUMBER = "a number (1,200 could be 1.2 or 1200: write a decimal point, and no separator of thousands)"
 _NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 Row = tuple[str, str, int, str, str, int, float]
 
@@ -108,7 +109,7 @@ def _split(path: Path, text: str, delimiter: str) -> RawTable:
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
     try:
         for cells in reader:
-            line, values = reader.line_num, [cell.strip() for cell in cells]
+            line, values = reader.line_num, [without_guard(cell.strip()) for cell in cells]
             if not any(values):
                 continue
             if not header:
@@ -131,6 +132,20 @@ def _split(path: Path, text: str, delimiter: str) -> RawTable:
         raise ResultsError(f"{path}: line {reader.line_num}: {error}") from None
     errors.raise_if_any()
     return RawTable(path=path, header=header, original=original, rows=tuple(rows), problems=tuple(problems))
+
+
+def guarded(text: str) -> str:
+    """Text that a spreadsheet will not take for a formula: an apostrophe is put before `= + - @`, tab and CR.
+
+    >>> guarded("=1+1"), guarded("plain"), guarded("'=1+1")
+    ("'=1+1", 'plain', "''=1+1")
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def without_guard(text: str) -> str:
+    """The inverse of `guarded`."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def plain_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import ray
 import ray._private.state
@@ -297,10 +297,12 @@ def tracking_trouble(uri: str) -> str:
     if parts.scheme not in ("http", "https"):
         return ""
     headers = {}
-    user = os.environ.get("MLFLOW_TRACKING_USERNAME")
+    user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD", "")
+    if parts.username is not None:  # what the URI says counts more, as for MLflow's client
+        user, password = unquote(parts.username), unquote(parts.password or "")
+        uri = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if user:
-        secret = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}".encode()
-        headers["Authorization"] = "Basic " + base64.b64encode(secret).decode()
+        headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
     # Not /health: it answers whatever host name it is asked under.
     url = uri.rstrip("/") + "/api/2.0/mlflow/experiments/search?max_results=1"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -308,7 +310,10 @@ def tracking_trouble(uri: str) -> str:
     while True:
         try:
             with opener.open(urllib.request.Request(url, headers=headers), timeout=_TRY_S) as answer:
-                json.loads(answer.read())
+                content = answer.read()
+            if content.lstrip()[:1] == b"<":
+                return f"{uri} answers with HTML there instead of JSON; a login page or a proxy?"
+            json.loads(content)
             return ""
         except urllib.error.HTTPError as error:
             return _refusal(uri, error)

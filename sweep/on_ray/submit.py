@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from analysis.showing import hide_credentials
 from sweep.errors import ClusterError
 from sweep.on_ray.shipping import Shipment, shipment_of
+from sweep.record.tracking_uri import shown_uri
 from sweep.study import Study
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def submit_study(
     Raises:
         ClusterError: nothing to ship to, or not this.
     """
+    _check_shown(run_options)
     shipment = shipment_of(study)
     address = _checked_address(address)
     headers = _token_header()
@@ -69,7 +72,7 @@ def submit_study(
     _submit(client, job, study, shipment, run_options)
     say(f"job {job}: {len(shipment.files)} files of the study, {shipment.size / 1024:.0f} kB with the program")
     if shipment.left_out:
-        say(f"not shipped, by their names: {', '.join(shipment.left_out)}")
+        say(f"not shipped, since they look like secrets: {', '.join(shipment.left_out)}")
     if not wait:
         print(job)
         return 0
@@ -78,6 +81,16 @@ def submit_study(
     except KeyboardInterrupt:
         say(f"job {job} goes on; `ray job stop --address {address} {job}` would end it")
         return INTERRUPTED
+
+
+def _check_shown(run_options: Sequence[str]) -> None:
+    """Refuse what a job's command must not hold: everybody who sees the cluster's dashboard sees it."""
+    for option in run_options:
+        if hide_credentials(option) != option:
+            raise ClusterError(
+                f"--tracking-uri: {shown_uri(option)}: give it without user and password: a job's command is shown on "
+                "the dashboard; export MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD before `ray start`"
+            )
 
 
 def _checked_address(address: str) -> str:

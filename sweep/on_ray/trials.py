@@ -111,7 +111,8 @@ class _Board:
 
     def tell(self, status: WorkerStatus) -> None:
         now = time.monotonic()
-        if now - self._told < TELL_S and not (self._written and status.phase == "record"):
+        told = self._written and status.phase == "record"
+        if now - self._told < TELL_S and not told and not status.waiting:
             return
         internal_kv._internal_kv_put(self._key, json.dumps(asdict(status)), overwrite=True)
         self._told, self._written = now, True
@@ -204,6 +205,7 @@ class _Conductor(tune.Callback):
         if now - self._looked > LOOK_S or self._sweep.work.stop_asked():
             self._looked = now
             running = self._sweep.running()
+            self._sweep.work.queue.hold(any(status is not None and status.waiting for _, status in running))
             if self._sweep.work.stop_asked():
                 self._stop(now, running, trials)
             else:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from analysis import schema
+from analysis.showing import hide_credentials
 from sweep.study.cells import Cell
 from trainables.spec import Predictions, TrainResult
 
@@ -63,6 +64,25 @@ class Recording:
             "inputs": [asdict(one) for one in self.inputs],
         }
 
+    def check_names(self) -> None:
+        """Refuse names that no store takes, and artifacts that would lie outside their run.
+
+        Raises:
+            ValueError: which name, and what is allowed.
+        """
+        for what, names in (
+            ("metric", [metric.name for metric in self.metrics]),
+            ("param", list(self.params)),
+            ("tag", list(self.tags)),
+        ):
+            for name in names:
+                problem = schema.name_problem(name.removesuffix(schema.by_dim_metric("")))
+                if problem is not None:
+                    raise ValueError(f"{what} {name[:60]!r} cannot be recorded; {problem}")
+        for path in self.artifacts:
+            if problem := artifact_problem(path):
+                raise ValueError(f"artifact {path[:60]!r} cannot be recorded; {problem}")
+
     @classmethod
     def from_parts(cls, header: Mapping[str, Any], artifacts: Mapping[str, bytes]) -> Recording:
         """The inverse of `header()` and `artifacts`."""
@@ -73,6 +93,14 @@ class Recording:
             inputs=tuple(Input(**one) for one in header["inputs"]),
             artifacts=artifacts,
         )
+
+
+def artifact_problem(path: str) -> str | None:
+    """Why an artifact may not have this path; None where it may. It must lie inside its run."""
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in path or not path.isprintable():
+        return "expected a relative path such as predictions/test.parquet, without `..`"
+    return None
 
 
 def cell_tags(study: str, cell: Cell) -> dict[str, str]:
@@ -120,13 +148,15 @@ def recording_of(cell: Cell, result: TrainResult, *, time_ms: int) -> Recording:
     """What to store about a cell that trained.
 
     Raises:
-        NonFiniteScore: a score is NaN or infinite; a store would keep it as a number.
+        NonFiniteScore: a score is NaN, infinite, or so large that stores take it for infinite.
+        ValueError: a score, a fingerprint or a split has a name that cannot be recorded.
     """
     from trainables.errors import NonFiniteScore
 
     for name, value in result.scores.items():
-        if not math.isfinite(value):
-            raise NonFiniteScore(f"{name} is {value}")
+        if not abs(value) < schema.LARGEST_SCORE:
+            why = ", which stores take for infinite" if math.isfinite(value) else ""
+            raise NonFiniteScore(f"{name} is {value}{why}")
     points = [(name, float(value), 0) for name, value in result.scores.items()]
     for name, value in result.scores.items():
         try:
@@ -134,14 +164,16 @@ def recording_of(cell: Cell, result: TrainResult, *, time_ms: int) -> Recording:
         except ValueError:
             continue  # a score of a trainable of one's own that has no dim
         points.append((schema.by_dim_metric(endpoint.metric), float(value), endpoint.dim))
-    points += [(schema.METRIC_LOSS, float(loss), step) for step, loss in result.loss_curve if math.isfinite(loss)]
+    points += [
+        (schema.METRIC_LOSS, float(loss), step) for step, loss in result.loss_curve if abs(loss) < schema.LARGEST_SCORE
+    ]
     points += [(schema.METRIC_TIME_PREFIX + name, float(seconds), 0) for name, seconds in result.times.items()]
     if result.memory_peak_mb is not None:
         points.append((schema.METRIC_MEMORY_PEAK, float(result.memory_peak_mb), 0))
     tags = {schema.TAG_FINGERPRINT_PREFIX + name: value for name, value in result.fingerprint.items()}
     if result.notes:
         tags[schema.TAG_NOTES] = json.dumps(list(result.notes), ensure_ascii=False)
-    return Recording(
+    recording = Recording(
         metrics=tuple(Metric(name=name, value=value, step=step, time_ms=time_ms) for name, value, step in points),
         params=cell_params(cell),
         tags=tags,
@@ -150,6 +182,8 @@ def recording_of(cell: Cell, result: TrainResult, *, time_ms: int) -> Recording:
             schema.predictions_artifact(split): predictions_parquet(one) for split, one in result.predictions.items()
         },
     )
+    recording.check_names()
+    return recording
 
 
 def _inputs(cell: Cell, result: TrainResult) -> tuple[Input, ...]:
@@ -167,9 +201,9 @@ def _inputs(cell: Cell, result: TrainResult) -> tuple[Input, ...]:
 def failure_recording(cell: Cell, *, reason: str, kind: str, detail: str) -> Recording:
     """What to store about a cell that failed: one line as a tag, the whole story as an artifact."""
     return Recording(
-        params=cell_params(cell),
-        tags={schema.TAG_FAILURE: reason, schema.TAG_FAILURE_KIND: kind},
-        artifacts={FAILURE_ARTIFACT: detail.encode("utf-8", errors="replace")},
+        params={name: value for name, value in cell_params(cell).items() if schema.name_problem(name) is None},
+        tags={schema.TAG_FAILURE: hide_credentials(reason), schema.TAG_FAILURE_KIND: kind},
+        artifacts={FAILURE_ARTIFACT: hide_credentials(detail).encode("utf-8", errors="replace")},
     )
 
 

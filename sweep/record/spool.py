@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from analysis.files import write_atomically
+from sweep.console import one_line
 from sweep.errors import SweepError
+from sweep.files import home_hint
 from sweep.record.recording import Recording
 
 FORMAT: Final = 1
@@ -59,7 +61,7 @@ class Spooled:
         """The inverse of `pack`.
 
         Raises:
-            ValueError: not a spool file of this version.
+            ValueError: not a spool file of this version, or one that would write outside its run.
         """
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as packed:
@@ -72,9 +74,14 @@ class Spooled:
             if header.pop("format") != FORMAT:
                 raise ValueError(f"not of format {FORMAT}")
             recording = Recording.from_parts(header.pop("recording"), artifacts)
-            return cls(recording=recording, **header)
-        except (zipfile.BadZipFile, KeyError, TypeError) as error:
-            raise ValueError(f"cannot be read: {error}") from error
+            found = cls(recording=recording, **header)
+            recording.check_names()
+            texts = [found.study, found.cell, found.run_name, *found.tags, *found.tags.values()]
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError("study, cell, run_name and tags must be text")
+        except Exception as error:  # whatever damaged or foreign bytes make the readers raise
+            raise ValueError(f"cannot be read: {one_line(error)}") from error
+        return found
 
 
 class Spool:
@@ -91,9 +98,12 @@ class Spool:
         """
         path = self.folder / f"{cell}{SUFFIX}"
         try:
-            write_atomically(path, content)
+            # Results and the tags of a user's study: for nobody else on the machine.
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+            write_atomically(path, content, mode=0o600)
         except OSError as error:
-            raise SweepError(f"{path}: cannot be written ({error.strerror})") from error
+            raise SweepError(f"{path}: cannot be written ({error.strerror}){home_hint(str(path))}") from error
         return path
 
     def waiting(self) -> Iterator[tuple[Path, Spooled | ValueError]]:
@@ -103,6 +113,8 @@ class Spool:
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
                 yield path, Spooled.unpack(path.read_bytes())
+            except OSError as error:
+                yield path, ValueError(f"cannot be read: {error.strerror}")
             except ValueError as error:
                 yield path, error
 
@@ -111,7 +123,10 @@ class Spool:
         path.unlink(missing_ok=True)
 
     def set_aside(self, path: Path) -> Path:
-        """Keep an unreadable file for people to look at, out of the way."""
+        """Keep a file that cannot be used for people to look at, out of the way; where it is, if it cannot be moved."""
         aside = path.with_suffix(".unreadable")
-        path.replace(aside)
+        try:
+            path.replace(aside)
+        except OSError:
+            return path
         return aside

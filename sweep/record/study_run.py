@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from analysis import schema
+from analysis.showing import hide_credentials, visible
+from sweep.errors import RefusedRecord
 from sweep.record.ledger import RecordedRun, runs_to_rename
 from sweep.record.spool import Spool, Spooled
 from sweep.record.study_lock import Beat
@@ -79,6 +81,15 @@ def settle(tracking: Tracking, runs: Iterable[RecordedRun], *, by: str, last_bea
     return Settled(runs=tuple(out), adopted=adopted, killed=killed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """What became of the results that were waiting."""
+
+    recorded: int
+    unusable: tuple[str, ...] = ()
+    """Files that could not be used, each with where it is kept and why."""
+
+
 def record_spooled(
     tracking: Tracking,
     spool: Spool,
@@ -88,8 +99,10 @@ def record_spooled(
     wanted: Collection[str],
     finished: Collection[str],
     say: Say,
-) -> int:
+) -> Recovered:
     """Record the waiting results of cells that are wanted and not finished yet.
+
+    A file that cannot be used is set aside and named; it keeps nothing else from being recorded.
 
     Args:
         tracking: The store.
@@ -100,28 +113,39 @@ def record_spooled(
         finished: Keys that have a finished run.
         say: Gets one line for each file that cannot be used.
 
-    Returns:
-        How many were recorded.
+    Raises:
+        SweepError: the store is away, or refuses this user.
     """
     recorded = 0
+    unusable = []
     for path, found in spool.waiting():
         if isinstance(found, ValueError):
-            say(f"{spool.set_aside(path)}: {found}; its cell is trained again")
+            unusable.append(f"{spool.set_aside(path)}: {found}")
+            say(f"{unusable[-1]}; its cell is trained again")
             continue
         if found.cell in finished:
             spool.remove(path)
             continue
         if found.cell not in wanted:
             continue  # of another version of the study, which may come back
+        run = None
         begun = tracking.launched(experiment_id, found.tags.get(schema.TAG_LAUNCH, ""))
-        run = _run_for(tracking, found, begun, experiment_id, parent_run_id)
-        tracking.record(run, found.recording, complete=True)
+        try:
+            run = _run_for(tracking, found, begun, experiment_id, parent_run_id)
+            tracking.record(run, found.recording, complete=True)
+        except RefusedRecord as error:
+            unusable.append(f"{spool.set_aside(path)}: {error}")
+            say(f"{unusable[-1]}; its cell is trained again")
+            if run is not None:
+                tags = {schema.TAG_FAILURE: str(error), schema.TAG_FAILURE_KIND: schema.FAILURE_INFRASTRUCTURE}
+                tracking.close(run.run_id, "FAILED", tags)
+            continue
         ended_ms = max((metric.time_ms for metric in found.recording.metrics), default=0)
         # A run that is made only now has no length; one begun in time ended when its scores were taken.
         tracking.close(run.run_id, "FINISHED", ended_ms=None if begun is None else max(begun.start_ms, ended_ms))
         spool.remove(path)
         recorded += 1
-    return recorded
+    return Recovered(recorded=recorded, unusable=tuple(unusable))
 
 
 def _run_for(
@@ -167,7 +191,7 @@ def follow_names(
         now = cell.variant if same_setting else f"{cell.variant} in setting {cell.setting}"
         names[before, now] += 1
     for (before, now), count in names.items():
-        say(f"note: {before} is now called {now}: {count} recorded cells renamed, none trained again")
+        say(f"note: {visible(before)} is now called {now}: {count} recorded cells renamed, none trained again")
     return names.total()
 
 
@@ -184,14 +208,14 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
         tracking.reopen(run.run_id)
     place = CellRun(run_id=run.run_id, artifact_uri=tracking.artifact_uri(run.run_id))
     if not tracking.has_artifact(run.run_id, schema.PLAN_ARTIFACT):
-        tracking.put_artifact(place, schema.STUDY_ARTIFACT, study.text.encode())
+        tracking.put_artifact(place, schema.STUDY_ARTIFACT, hide_credentials(study.text).encode())
         tracking.put_artifact(place, schema.PLAN_ARTIFACT, _json(declared_plan(study)))
     described = describe(study, run.tags.get(schema.TAG_DESCRIPTION))
     if described != run.tags.get(schema.TAG_DESCRIPTION):
         tracking.set_tags(run.run_id, {schema.TAG_DESCRIPTION: described})
     if note_seeds(tracking, run, study.seeds) > 1:
         name = schema.STUDY_ARTIFACT.replace(".yaml", f"-{int(time.time())}.yaml")
-        tracking.put_artifact(place, name, study.text.encode())
+        tracking.put_artifact(place, name, hide_credentials(study.text).encode())
     return run
 
 

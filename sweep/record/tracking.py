@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tempfile
 import time
 import uuid
@@ -19,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from analysis import schema
 from analysis.files import write_atomically
 from sweep.console import one_line
-from sweep.errors import TrackingError, TrackingUnavailable
+from sweep.errors import RefusedRecord, TrackingError, TrackingUnavailable
 from sweep.record.ledger import RecordedRun
-from sweep.record.recording import Input, Recording
+from sweep.record.recording import Input, Recording, artifact_problem
 from sweep.record.retry import patiently, tracking_wait_s
-from sweep.record.tracking_uri import absolute_uri, alone_with, database_file, host_refusal
+from sweep.record.tracking_uri import absolute_uri, alone_with, database_file, host_refusal, make_private
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput, Run
@@ -49,6 +50,8 @@ _PERMANENT: Final = frozenset(
         "RESOURCE_DOES_NOT_EXIST", "UNAUTHENTICATED",
     }
 )  # fmt: skip
+_REFUSED: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
+"""Of these: what was asked is wrong, whoever asks."""
 _T = TypeVar("_T")
 
 
@@ -72,9 +75,9 @@ class CellRun:
 
 def _worth_waiting(error: Exception) -> bool:
     """A store that is away, locked or busy may come back; a request that it refuses will be refused again."""
-    from mlflow.exceptions import MlflowException
+    from mlflow.exceptions import InvalidUrlException, MlflowException
 
-    if _is_no_database(error):
+    if _is_no_database(error) or _is_page(error) or isinstance(error, InvalidUrlException):
         return False
     if _made_by_another(error):
         return True
@@ -93,6 +96,13 @@ def _written_by_another(error: Exception) -> bool:
 def _made_by_another(error: Exception) -> bool:
     """Two processes make a new SQLite database at the same moment; once one is through, the other finds it made."""
     return "sqlite3.OperationalError" in str(error) and "already exists" in str(error)
+
+
+def _is_page(error: BaseException) -> bool:
+    """A page for people where MLflow gives JSON. With a status of 500 and above it is a proxy's that waits, too."""
+    text = str(error)
+    page = re.search(r"Response body: '\s*<(!doctype|html|\?xml)", text, re.IGNORECASE) is not None
+    return "not in a valid JSON format" in text or (page and "failed with error code 5" not in text)
 
 
 def _is_no_database(error: BaseException) -> bool:
@@ -124,6 +134,15 @@ class Tracking:
         finally:
             self.wait_s = before
 
+    @contextmanager
+    def telling(self, on_wait: Callable[[str], None]) -> Iterator[Tracking]:
+        """The same store, with somebody else told of what is waited for."""
+        before, self._on_wait = self._on_wait, on_wait
+        try:
+            yield self
+        finally:
+            self._on_wait = before
+
     @property
     def _client(self) -> Any:
         if self._opened is None:
@@ -134,7 +153,10 @@ class Tracking:
 
             # Its own traceback of every locked database would flood the terminal; errors are reported here.
             logging.getLogger("mlflow").setLevel(logging.CRITICAL)
-            with alone_with(database_file(self.uri)):
+            file = database_file(self.uri)
+            with alone_with(file):
+                if file is not None:
+                    make_private(file)
                 self._opened = MlflowClient(tracking_uri=self.uri)
         return self._opened
 
@@ -156,12 +178,18 @@ class Tracking:
         except Exception as error:
             if "Invalid Host header" in str(error):
                 raise TrackingError(f"tracking store: {host_refusal(self.uri)}") from error
+            if _is_page(error):
+                raise TrackingError(
+                    f"tracking store {self.uri}: it answered with HTML instead of JSON; a login page or a proxy? "
+                    "expected the address of an MLflow server"
+                ) from error
             if _is_no_database(error):
                 file = database_file(self.uri)
                 raise TrackingError(
                     f"tracking store {self.uri}: {file} cannot be read as an MLflow database"
                 ) from error
-            raise TrackingError(f"tracking store {self.uri}: {one_line(error)}") from error
+            kind = RefusedRecord if getattr(error, "error_code", "") in _REFUSED else TrackingError
+            raise kind(f"tracking store {self.uri}: {one_line(error)}") from error
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -309,7 +337,13 @@ class Tracking:
             self._call(lambda client, _: client.log_batch(run.run_id, tags=[done]))
 
     def put_artifact(self, run: CellRun, path: str, content: bytes) -> None:
-        """Store one artifact; on a local disk atomically."""
+        """Store one artifact; on a local disk atomically.
+
+        Raises:
+            RefusedRecord: its path leads out of the run.
+        """
+        if problem := artifact_problem(path):
+            raise RefusedRecord(f"artifact {path[:60]!r} cannot be recorded; {problem}")
         folder, _, name = path.rpartition("/")
         local = _local_path(run.artifact_uri)
         if local is not None:

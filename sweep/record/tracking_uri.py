@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from analysis.showing import hide_credentials
 from sweep.errors import TrackingError
 from sweep.files import file_name
 
@@ -39,23 +41,29 @@ def absolute_uri(uri: str) -> str:
     file = database_file(uri)
     if file is not None:
         return f"sqlite:///{file.absolute()}"
-    scheme = uri.split(":", 1)[0] if "://" in uri else ""
+    scheme = uri.split(":", 1)[0] if "://" in uri and not re.search(r"\s", uri) else ""
     if scheme in ("http", "https", "databricks") or scheme.split("+")[0] in ("postgresql", "mysql", "mssql"):
         return uri.rstrip("/")
     raise TrackingError(
-        f"tracking URI: {uri!r} is not valid; use http://HOST:PORT of an MLflow server, or sqlite:///mlflow.db"
+        f"tracking URI: {shown_uri(uri)!r} is not valid; use http://HOST:PORT of an MLflow server, or sqlite:///mlflow.db"
     )
 
 
 def where_to_look(uri: str, experiment_id: str) -> str:
     """How to see an experiment in the MLflow UI: its address, or the command that serves it."""
     page = f"/#/experiments/{experiment_id}/runs"
-    file = database_file(uri)
+    file, uri = database_file(uri), shown_uri(uri)
     if file is None:
         return uri + page if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
     here = file == Path.cwd() / DATABASE_FILE
     store = "" if here else f" --backend-store-uri {uri}"
     return f"mlflow ui{store}, then http://127.0.0.1:5000{page}"
+
+
+def shown_uri(uri: str) -> str:
+    """A URI without user and password, however it is written."""
+    scheme, separator, rest = uri.partition("://")
+    return hide_credentials(f"{scheme}{separator}{rest.rpartition('@')[2]}" if scheme != "sqlite" else uri)
 
 
 @contextmanager
@@ -74,6 +82,13 @@ def alone_with(database: Path | None) -> Iterator[None]:
         yield
 
 
+def make_private(database: Path) -> None:
+    """A new SQLite file that nobody but its owner can read; one that is there stays as it is."""
+    with suppress(OSError):  # opening it will tell what is wrong
+        os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 def host_refusal(uri: str) -> str:
     """What to say where an MLflow server is asked under a name that it was not told of."""
+    uri = shown_uri(uri)
     return f"{uri} refuses the host name {urlsplit(uri).netloc!r}; start `mlflow server` with it in --allowed-hosts"

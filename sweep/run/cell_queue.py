@@ -48,6 +48,7 @@ class CellQueue:
         """launch -> what was handed out."""
         self._closing: dict[str, tuple[Assignment, int]] = {}
         self._stopped = False
+        self._held = False
         self._slots = 1
 
     def add(self, cells: Iterable[tuple[Cell, int]]) -> None:
@@ -64,7 +65,7 @@ class CellQueue:
         """The next cell to train; None when all slots are taken or nothing is ready yet."""
         with self._lock:
             limit = self._slots if self.max_concurrent is None else min(self._slots, self.max_concurrent)
-            if self._stopped or len(self._out) >= limit:
+            if self._stopped or self._held or len(self._out) >= limit:
                 return None
             due = [one for one in self._paused if one[0] <= time.monotonic()]
             if due:
@@ -103,6 +104,11 @@ class CellQueue:
             self._paused.append((time.monotonic() + pause, work.cell, work.attempt + 1, used + 1))
             self._lock.notify_all()
             return pause
+
+    def hold(self, held: bool) -> None:
+        """Hand out nothing for now, or again: a worker waits for a store that may come back."""
+        with self._lock:
+            self._held = held
 
     def stop(self) -> None:
         """Hand out nothing more."""

@@ -81,6 +81,8 @@ class Finisher:
 
     def ended(self, work: Assignment, outcome: Outcome) -> None:
         """An attempt ended as its worker says."""
+        if outcome.kind == "unrecorded":
+            self._cells.stop()  # now, not once it is its turn: the next cell would wait in vain, too
         self._cells.ended(work.launch)
         self._inbox.put((work, outcome))
 

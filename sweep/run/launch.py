@@ -58,6 +58,18 @@ class RunOptions:
     """Cells to train again although they are finished; the old run is superseded."""
 
 
+def cells_to_rerun(cells: Sequence[Cell], asked: Sequence[str]) -> list[Cell]:
+    """The cells that --rerun names.
+
+    Raises:
+        SweepError: a name fits no cell.
+    """
+    try:
+        return chosen_for_rerun(cells, asked)
+    except ValueError as error:
+        raise SweepError(f"--rerun: {error}") from None
+
+
 class Launch:
     """One launch of a study that has been claimed, up to the exit code. Gives its queue the cells that follow."""
 
@@ -93,6 +105,8 @@ class Launch:
         self._runs: list[RecordedRun] = []
         self._count = Count(total=0, before=0)
         self._began = time.monotonic()
+        self._unusable: tuple[str, ...] = ()
+        """Spool files that could not be used."""
 
     def run(self) -> int:
         """Run it.
@@ -144,10 +158,7 @@ class Launch:
 
     def _replaces(self, statuses: Sequence[CellStatus]) -> dict[str, str]:
         """Cell key -> finished run that a rerun on request supersedes."""
-        try:
-            chosen = {cell.key for cell in chosen_for_rerun(self._cells, self._options.rerun)}
-        except ValueError as error:
-            raise SweepError(f"--rerun: {error}") from None
+        chosen = {cell.key for cell in cells_to_rerun(self._cells, self._options.rerun)}
         return {
             status.cell.key: status.run_id
             for status in statuses
@@ -227,7 +238,7 @@ class Launch:
             say(f"{settled.adopted} recorded but not closed: closed without training")
         if settled.killed:
             say(f"{settled.killed} left running by a driver that is gone: ended as KILLED")
-        recorded = record_spooled(
+        recovered = record_spooled(
             self._tracking,
             self._spool,
             experiment_id=study_run.experiment_id,
@@ -237,8 +248,9 @@ class Launch:
             say=say,
         )
         self._runs, statuses = list(settled.runs), reconcile(self._cells, settled.runs)
-        if recorded:
-            say(f"{recorded} kept from before: recorded without training")
+        self._unusable = recovered.unusable
+        if recovered.recorded:
+            say(f"{recovered.recorded} kept from before: recorded without training")
             statuses = self._statuses_now()
         if follow_names(self._tracking, self.study, self._cells, self._runs, say=say):
             statuses = self._statuses_now()
@@ -314,6 +326,8 @@ class Launch:
         failed = [status for status in statuses if status.state == schema.STATE_FAILED]
         for status in failed:
             say(f"failed: {status.cell.run_name}: {status.reason}")
+        for line in self._unusable:
+            say(f"kept, but not usable: {line}")
         say(f"{finished} of {len(statuses)} cells finished" + (f", {len(failed)} failed" if failed else ""))
         if code == EXIT_INTERRUPTED:
             say("stopped; the same command continues where it stood")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from analysis import schema
+from analysis.showing import hide_credentials
 from sweep.run.worker import WorkerStatus
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Progress:
         """Cells that run at once."""
         self._note = "starting"
         self._said: list[str] = []
+        self._waits: dict[str, str] = {}
         self._spoke = time.monotonic()
         self._began = self._spoke if began is None else began
         self._live = sys.stderr.isatty()
@@ -122,6 +124,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """One line that stays."""
+        line = hide_credentials(line)
         self._spoke = time.monotonic()
         if self._bar is not None:
             self._bar.console.print(line, markup=False, highlight=False)
@@ -149,7 +152,12 @@ class Progress:
         self.say(f"{self._head()} lost {name}: {reason}; again in {duration(pause_s)}")
 
     def running(self, statuses: Mapping[str, WorkerStatus | None]) -> None:
-        """What runs now: name -> status."""
+        """What runs now: name -> status. What is waited for is said at once, each cause once."""
+        waits = {name: status.waiting for name, status in statuses.items() if status is not None and status.waiting}
+        for name, cause in waits.items():
+            if self._waits.get(name) != cause:
+                self.say(f"{name} cannot be recorded yet: {cause}; nothing new is started meanwhile")
+        self._waits = waits
         if self._bar is None:
             if time.monotonic() - self._spoke > QUIET_S:
                 self.say(f"{self._head()} running {_running(statuses, most=4)}{self._left()}")
@@ -188,7 +196,7 @@ class Progress:
         return f"[{self.count.done:{width}d}/{self.count.total}]"
 
     def _left(self) -> str:
-        left = eta_s(self.count, self.slots)
+        left = None if self._waits else eta_s(self.count, self.slots)
         return f", about {duration(left)} left" if left else ""
 
 
@@ -205,7 +213,8 @@ def _one(name: str, status: WorkerStatus | None) -> str:
         return name
     where = f" {status.step}/{status.total_steps}" if status.total_steps else ""
     loss = "" if status.loss is None else f", loss {status.loss:.3g}"
-    return f"{name} ({status.phase}{where}{loss})"
+    waiting = ", waiting" if status.waiting else ""
+    return f"{name} ({status.phase}{where}{loss}{waiting})"
 
 
 class Tally:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from analysis import schema
 from sweep.console import one_line
-from sweep.errors import SweepError
+from sweep.errors import RefusedRecord, SweepError
 from sweep.record.recording import Recording, attempt_tags, failure_recording, recording_of
 from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
@@ -83,6 +83,8 @@ class WorkerStatus:
     step: int = 0
     total_steps: int = 0
     loss: float | None = None
+    waiting: str = ""
+    """What it waits for, and how long: a store that is away, a disk that is full."""
 
 
 Tell = Callable[[WorkerStatus], None]
@@ -135,8 +137,12 @@ class CellWorker:
         scores = {name: result.scores[name] for name in self.place.primary if name in result.scores}
         scores = scores or dict(list(result.scores.items())[:1])
         try:
-            run = run or self._create(work, self.place.tracking)
-            self.place.tracking.record(run, recording, complete=True)
+            waits = lambda line: tell(WorkerStatus(phase="record", run_id=run_id, waiting=line))  # noqa: E731
+            with self.place.tracking.telling(waits) as tracking:
+                run = run or self._create(work, tracking)
+                tracking.record(run, recording, complete=True)
+        except RefusedRecord as error:
+            return self._failed(work, run, error)
         except (SweepError, OSError) as error:
             return Outcome(
                 kind="unrecorded",

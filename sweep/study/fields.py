@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
@@ -31,6 +32,8 @@ from trainables.training_fields import LIBRARY_NAMES, TRAINING_FIELDS, expected,
 
 MAX_SEEDS = 10_000
 MAX_SEED = 2**32 - 1
+MAX_DIM = 1_000_000
+"""Of an embedding; far beyond any model's, which is what is checked once the model is looked at."""
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 _FORBIDDEN_IN_LABELS = "/\\'\"`"
@@ -183,8 +186,11 @@ def _read_dims(given: Any) -> Any:
     if not isinstance(given, list) or not given:
         raise wrong("expected a list of embedding sizes, such as [64, 128, 256]")
     for index, dim in enumerate(given):
-        if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= 1_000_000:
+        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
             raise wrong("expected a whole number not below 1", at=(index,), value=dim)
+        if dim > MAX_DIM:
+            allowed = f"expected a size not larger than the model's embedding size, and never above {MAX_DIM}"
+            raise wrong(allowed, at=(index,), value=dim)
         if dim in given[:index]:
             raise wrong("it is listed twice", at=(index,), value=dim)
     return tuple(given)
@@ -225,6 +231,16 @@ def label_problem(label: str) -> str | None:
     return None
 
 
+def look_alike(labels: Iterable[str]) -> tuple[str, str] | None:
+    """The first two labels that differ only in how Unicode writes their characters (`é` as one or as two)."""
+    seen: dict[str, str] = {}
+    for label in labels:
+        other = seen.setdefault(unicodedata.normalize("NFC", label), label)
+        if other != label:
+            return other, label
+    return None
+
+
 def _read_label(given: Any) -> Any:
     if not isinstance(given, str):
         raise wrong("expected text (put it in quotes if it looks like a number)")
@@ -242,6 +258,10 @@ def read_labelled(given: Any) -> Any:
         problem = label_problem(label)
         if problem:
             raise wrong(f"{problem} as label", at=(label,), value=label)
+    if twins := look_alike(given):
+        other, label = twins
+        allowed = f"{label!a} differs from {other!a} only in Unicode normalisation; choose another label"
+        raise wrong(allowed, at=(label,), value=label)
     return given
 
 

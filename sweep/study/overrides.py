@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from analysis.showing import visible
 from trainables.spec import BUILTIN_DATA
 from trainables.training_fields import TRAINING_FIELDS
 
@@ -72,7 +73,7 @@ def grid_size(grid: Mapping[str, list[Any]]) -> int:
 
 def shown(value: Any) -> str:
     """A value inside a label."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def leaves(layer: Layer) -> Iterator[LeafPath]:

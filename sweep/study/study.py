@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from analysis.plan import AnalysisPlan
-from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, parse_endpoint
+from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, name_problem, parse_endpoint
 from sweep.study import overrides as layers
-from sweep.study.fields import MAX_SEED, as_study_error, suggestion, unknown_field
+from sweep.study.fields import MAX_SEED, MAX_SEEDS, as_study_error, look_alike, suggestion, unknown_field
 from sweep.study.model import Overrides, Resources, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy, check_search
 from sweep.study.yaml_reader import MISSING, Document, FieldPath, read_document
@@ -92,7 +92,7 @@ class Study:
             seeds: A list of seeds; or a count: the first ones of the study's own, then the numbers that follow.
 
         Raises:
-            ValueError: no seeds, one twice, or one out of range.
+            ValueError: no seeds, too many, one twice, one out of range, or one that the study's search uses.
         """
         if (seeds if isinstance(seeds, int) else len(seeds)) * len(self.specs) > MAX_CELLS:
             raise ValueError(f"more seeds than make {MAX_CELLS} cells")
@@ -106,8 +106,12 @@ class Study:
             raise ValueError("expected at least one seed")
         if len(set(chosen)) != len(chosen):
             raise ValueError(f"{chosen} names a seed twice")
+        if len(chosen) > MAX_SEEDS:
+            raise ValueError(f"expected at most {MAX_SEEDS} seeds")
         if not all(0 <= seed <= MAX_SEED for seed in chosen):
             raise ValueError(f"expected whole numbers from 0 to {MAX_SEED}")
+        if self.search is not None and (shared := sorted(set(self.search.seeds) & set(chosen))):
+            raise ValueError(f"the search uses seed {shared[0]}; the comparison needs seeds that it has not seen")
         return replace(self, seeds=tuple(chosen))
 
 
@@ -153,6 +157,7 @@ def load_study(path: str | Path) -> Study:
     )
     _check_identical(document, study)
     _check_endpoints(document, study)
+    _check_names(document, study)
     if study.search is not None:
         check_search(document, study.search, seeds=study.seeds, variants=variants, settings=study.settings)
     return study
@@ -191,12 +196,17 @@ def _settings(document: Document, declared: StudyFile, variants: Mapping[str, la
         raise document.error(_GRID, f"{layers.grid_size(grid)} points", allowed)
     if grid:
         for label, point in layers.grid_points(grid):
+            if label in out:
+                raise document.error(_GRID, label, "two points would have this label; name one of them under named:")
             out[label] = (layers.point_layer(point), _GRID)
     for label, overrides in (declared.settings.named or {}).items():
         place: FieldPath = ("settings", "named", label)
         if label in out:
             raise document.error(place, label, "the grid has a point with this label; choose another")
         out[label] = (_given(overrides), place)
+    if twins := look_alike(out):
+        allowed = f"{twins[1]!a} differs from {twins[0]!a} only in Unicode normalisation; choose another"
+        raise document.error(out[twins[1]][1], twins[1], allowed)
     for layer, at in out.values():
         for variant, own in variants.items():
             path = layers.overlap(own, layer)
@@ -310,6 +320,23 @@ def _check_identical(document: Document, study: Study) -> None:
         field = ("settings", "named", setting) if setting in _named(document) else _GRID
         allowed = f"it means the same training as setting {other_setting!r}; two settings must differ"
         raise document.error(field, setting, allowed)
+
+
+def _check_names(document: Document, study: Study) -> None:
+    """What is recorded under a name that the study file gives must have one that a store takes."""
+    asked: dict[FieldPath, str] = {("analysis", "primary", i): text for i, text in enumerate(study.analysis.primary)}
+    if study.search is not None and study.search.endpoint:
+        asked["search", "endpoint"] = study.search.endpoint
+    for at, text in asked.items():
+        if problem := name_problem(text):
+            raise document.error(at, text, problem)
+    for (variant, _), spec in study.specs.items():
+        for name in spec.flat():
+            if problem := name_problem(name):
+                field = tuple(name.split(".", 1))
+                layer = study.variants[variant]
+                inside = len(field) > 1 and field[1] in (layer.get(field[0]) or {})
+                raise document.error(("variants", variant, *field) if inside else field, name, problem)
 
 
 def _named(document: Document) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from analysis.showing import visible
 from sweep.errors import StudyError
 
 FieldPath = tuple[str | int, ...]
@@ -46,7 +47,7 @@ def field_name(path: Sequence[str | int]) -> str:
     out = ""
     for part in path:
         out += f"[{part}]" if isinstance(part, int) else f".{part}" if out else part
-    return out
+    return visible(out)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ import numpy as np
 
 from sweep.console import one_line
 from sweep.errors import TrackingError
+from sweep.record.tracking_uri import database_file, make_private, shown_uri
 from sweep.study.search_block import Point, Range, Scalar, SearchBlock, number_of_points, rounded
 from trainables.training_fields import TRAINING_FIELDS
 
@@ -126,12 +127,15 @@ def open_storage(url: str) -> Any:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     arguments = {"connect_args": {"timeout": BUSY_TIMEOUT_S}} if url.startswith("sqlite") else {}
+    file = database_file(url)
+    if file is not None and file.is_absolute():  # not `:memory:`
+        make_private(file)
     try:
         return optuna.storages.RDBStorage(url, engine_kwargs=arguments)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         allowed = "use an SQLAlchemy URL, such as sqlite:///optuna.db or postgresql://HOST/NAME"
-        raise TrackingError(f"search storage {_without_password(url)}: {reason}; {allowed}") from error
+        raise TrackingError(f"search storage {shown_uri(url)}: {reason}; {allowed}") from error
 
 
 def default_storage(tracking_file: Path | None) -> str:
@@ -225,8 +229,3 @@ def _tried(trial: Any) -> Tried:
         state=state,
         value=trial.value if state == "complete" else None,
     )
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict, fields
@@ -134,6 +135,48 @@ def test_wrong_use_is_exit_2(arguments: list[str], tmp_path: Path) -> None:
     assert "Traceback" not in done.output
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--seeds", "0"],
+        ["--seeds", "1,1"],
+        ["--seeds", "10001"],
+        ["--seeds", "4294967296,1"],
+        ["--seeds", "7"],
+        ["--max-concurrent", "0"],
+        ["--retries", "-1"],
+        ["--rerun", "c:9"],
+        ["--tracking-uri", "sqlite:////dev/null/x.db"],
+        ["--tracking-uri", "sqlite:////tmp"],
+        ["--tracking-uri", "mlruns"],
+    ],
+)
+def test_plan_refuses_what_run_refuses(given: list[str], tmp_path: Path) -> None:
+    search = {"trials": 2, "space": {"learning_rate": [1e-5, 2e-5]}, "seeds": [6], "endpoint": "validation/spearman_64"}
+    path = write(tmp_path, toy(search=search) if "7" in given else noop())
+    planned, run = (sweep(command, path, *given) for command in ("plan", "run"))
+    assert run.exit_code == 2, run.output
+    assert (planned.exit_code, planned.stderr.splitlines()[-1]) == (2, run.stderr.splitlines()[-1])
+
+
+def test_plan_takes_every_option_of_run(tmp_path: Path) -> None:
+    own = {option.name for option in main.commands["plan"].params} - {"as_json"}
+    assert own == {option.name for option in main.commands["run"].params} - {"address"}
+    given = [
+        "--seeds",
+        2,
+        "--max-concurrent",
+        3,
+        "--retries",
+        1,
+        "--retry-failed",
+        "--accept-changes",
+        "--rerun",
+        "a:1",
+    ]
+    assert sweep("plan", write(tmp_path, noop()), *given).exit_code == 0
+
+
 def test_wrong_tracking_uri(tmp_path: Path) -> None:
     done = sweep("plan", write(tmp_path, noop()), "--tracking-uri", "mlruns")
     assert (done.exit_code, done.stdout) == (2, "")
@@ -218,6 +261,29 @@ def test_an_errors_own_exit_code(error: Exception, code: int, tmp_path: Path, mo
     monkeypatch.setattr("sweep.run.run_study.run_study", fail)
     done = sweep("run", write(tmp_path, noop()))
     assert (done.exit_code, done.stdout, done.stderr) == (code, "", f"sweep: {error}\n")
+
+
+@pytest.mark.parametrize("command", ["run", "clean"])
+def test_an_impossible_home_is_named(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "file" / "home"
+    home.parent.write_text("a file")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    done = sweep(command, write(tmp_path, noop()), "--tracking-uri", "http://127.0.0.1:9")
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f"; HOME is '{home}', which is no folder that can be written: set HOME to one\n")
+
+
+def test_ray_in_an_impossible_home_names_it(tmp_path: Path) -> None:
+    env = {**os.environ, "HOME": "/dev/null/x", "SWEEP_SPOOL_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep.cli", "run", str(write(tmp_path, noop()))],
+        env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "HOME is '/dev/null/x', which is no folder" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_check_says_valid(tmp_path: Path) -> None:

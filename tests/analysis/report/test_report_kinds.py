@@ -98,7 +98,7 @@ def test_missing_predictions_leave_the_interval_out_and_say_why(tmp_path: Path) 
         "crossed intervals on test: left out for want of predictions: seed 1"
     ]
     none = Results(**{**whole.__dict__, "predictions": lambda cell, split: None})
-    assert "No crossed interval: no per-example predictions are stored." in said(none, tmp_path).replace("\n", " ")
+    assert "No crossed interval: no per-example predictions can be read" in said(none, tmp_path).replace("\n", " ")
 
 
 def test_no_finished_cell_is_cannot_decide_with_the_reasons(tmp_path: Path) -> None:

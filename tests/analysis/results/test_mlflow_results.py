@@ -23,7 +23,7 @@ from analysis.results.mlflow import ClientStore
 from analysis.results.mlflow_sqlite import SqliteStore
 from analysis.results.mlflow_study import MlflowStudy
 from analysis.results.parquet import export_results
-from analysis.results.store import hide_credentials
+from analysis.showing import hide_credentials
 from tests.analysis.recorded import EXAMPLES, record_cell, record_study
 
 Run = Callable[..., Result]
@@ -301,6 +301,8 @@ def test_a_stored_infinity_is_an_undefined_score(uri: str, folder: Path, value: 
         ("cannot open 'http://me:secret@host'; see http://other/", "cannot open 'http://host'; see http://other/"),
         ("sqlite:///a@b.db", "sqlite:///a@b.db"),
         ("http://host/plain", "http://host/plain"),
+        ("http://me:se'c\"ret@host", "http://host"),
+        ("postgresql://db/runs?user=me&password=secret&x=1", "postgresql://db/runs?user=me&password=***&x=1"),
     ],
 )
 def test_credentials_are_never_shown(text: str, shown: str) -> None:

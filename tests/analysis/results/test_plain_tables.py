@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from analysis import schema
+from analysis.cli import main
 from analysis.errors import ResultsError
 from analysis.results.load import load
+from analysis.results.parquet import export_results
+from analysis.results.tables import guarded, results_of_rows, without_guard
 
 PLAIN = [("a", 0, 0.5), ("b", 0, 0.6), ("a", 1, 0.51), ("b", 1, 0.58)]
 
@@ -225,3 +230,68 @@ def test_a_metric_without_a_number_is_an_error(file: Path) -> None:
 def test_a_folder_is_called_one(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="is a folder; give a"):
         load(results=tmp_path)
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "'=quoted", "''-twice", "'plain", '=HYPERLINK("http://x","a,b")', "a=b"]
+
+
+def test_an_exported_csv_holds_no_formula_and_comes_back_as_it_was(file: Path) -> None:
+    rows = [
+        (f"{variant}-s{seed}-{setting}", variant, seed, setting, "=x/spearman", 64, value)
+        for variant in FORMULAS
+        for setting in ("-s", "default")
+        for seed, value in ((0, -0.25), (1, 0.5))
+    ]
+    before = results_of_rows(rows, study="s", problems=())
+    export_results(before, file)
+    with file.open(newline="", encoding="utf-8") as opened:
+        cells = [(column, cell) for row in csv.DictReader(opened) for column, cell in row.items()]
+    for column, cell in cells:
+        if column in ("seed", "dim", "value"):
+            float(cell)
+        else:
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")), cell
+    assert "-0.25" in [cell for column, cell in cells if column == "value"]
+    after = load(results=file)
+    assert after.variant_order == tuple(FORMULAS)
+    columns = ["variant", "seed", "setting", "metric", "dim", "value"]
+    pd.testing.assert_frame_equal(
+        after.table[columns].reset_index(drop=True), before.table[columns].reset_index(drop=True)
+    )
+
+
+@pytest.mark.parametrize("text", [*FORMULAS, "\tx", "\rx", "'\tx", "", "'"])
+def test_the_guard_against_formulas_is_taken_off_exactly(text: str) -> None:
+    assert without_guard(guarded(text)) == text
+
+
+def test_labels_from_anywhere_are_shown_with_what_moves_text_written_out(file: Path) -> None:
+    labels = ("a\u202eb", "red\x1b[31m", "two\nlines", "日本　語")
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(["variant", "seed", "setting", "metric", "dim", "value"])
+        for label in labels:
+            writer.writerows([label, seed, f"on {label}", "test/spearman", 64, 0.5] for seed in (0, 1))
+    results = load(results=file)
+    shown = (r"a\u202eb", r"red\x1b[31m", r"two\nlines", "日本　語")
+    assert results.variant_order == shown
+    assert {cell.variant for cell in results.cells} == set(results.table["variant"]) == set(shown)
+    assert set(results.table["setting"]) == {f"on {label}" for label in shown}
+    done = CliRunner().invoke(main, ["report", "--results", str(file)])
+    assert done.exit_code == 0, done.output
+    assert r"a\u202eb" in done.output
+    assert not any(char in done.output for char in "\u202e\x1b")
+
+
+def test_sentences_end_once_and_a_table_without_pairs_says_so(file: Path) -> None:
+    head = "variant,seed,metric,dim,value\n"
+    file.write_text(head + "".join(f"{v},{s},test/spearman,64,0.5\n" for v in "ab" for s in range(6)))
+    done = CliRunner().invoke(main, ["report", "--results", str(file)])
+    said = " ".join(done.output.split())
+    assert "was one checkpoint evaluated twice?" in said
+    assert "?." not in said
+    file.write_text(head + "".join(f"{v},{s + 10 * (v == 'b')},test/spearman,64,0.5\n" for v in "ab" for s in range(6)))
+    done = CliRunner().invoke(main, ["report", "--results", str(file)])
+    said = " ".join(done.output.split())
+    assert "no per-example predictions" not in said
+    assert "there are no pairs" in said

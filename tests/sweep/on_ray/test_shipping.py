@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sweep.cli import main
 from sweep.errors import ClusterError
 from sweep.on_ray import shipping
 from sweep.on_ray.shipping import STUDY_FOLDER, Shipment, is_secret, shipment_of
@@ -124,3 +126,103 @@ def test_names_that_say_secret(name: str) -> None:
 @pytest.mark.parametrize("name", ["tokenizer.json", "keys.py", "my_losses.py", "monkey.py"])
 def test_names_that_do_not(name: str) -> None:
     assert not is_secret(name)
+
+
+SECRETS = ["tokens.py", "hf_token.py", "creds.py", "my_creds.py", "openai_api-key.py", "aws_access_key.py", "token.py"]
+
+
+def test_more_names_that_say_secret_are_left_out_and_named(folder: Path) -> None:
+    for name in SECRETS:
+        (folder / name).write_text("x = 1\n")
+    shipment = shipped(folder)
+    assert names(shipment) & set(SECRETS) == set()
+    assert shipment.left_out == tuple(sorted(SECRETS))
+
+
+@pytest.mark.parametrize("name", [".env", "prod.env", ".netrc", "key.p12", "id_ecdsa", "service-account.json", "creds"])
+def test_files_of_secrets(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json", "tokenize.py", "accredited.py"])
+def test_files_of_tokenizers(name: str) -> None:
+    assert not is_secret(name)
+
+
+# Put together here, so that no file of this project holds one.
+KEYS = {
+    "AWS access key": "AKIA" + "IOSFODNN7EXAMPLE",
+    "AWS secret key": "aws_secret_access_key = '" + "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY" + "'",
+    "Hugging Face": "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZ01234567",
+    "GitHub": "ghp_" + "aB3" * 12,
+    "GitHub, fine": "github_pat_" + "aB3_" * 12,
+    "OpenAI": "sk-" + "aB3" * 16,
+    "OpenAI project": "sk-proj-" + "aB3_" * 16,
+    "Anthropic": "sk-ant-api03-" + "aB3" * 16,
+    "Google": "AIza" + "aB3_-" * 7,
+    "Slack": "xoxb-" + "123456789012-abcdefABCDEF",
+    "PEM": "-----BEGIN " + "PRIVATE KEY-----",
+    "OpenSSH": "-----BEGIN OPENSSH " + "PRIVATE KEY-----",
+    "GitLab": "glpat-" + "aB3-" * 6,
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_file_that_holds_a_key_does_not_leave_whatever_its_name(key: str, folder: Path) -> None:
+    (folder / "helpers.py").write_text(f"scale = 1\nkey = '''{KEYS[key]}'''\n")
+    (folder / "settings.py").write_bytes(f"key = '''{KEYS[key]}'''".encode("utf-16"))
+    shipment = shipped(folder)
+    assert {"helpers.py", "settings.py"} & names(shipment) == set()
+    first, second = shipment.left_out
+    assert first.startswith("helpers.py (")
+    assert first.endswith(" in line 2)")
+    assert second.startswith("settings.py (")
+    assert KEYS[key] not in first
+
+
+@pytest.mark.parametrize("name", ["study.yaml", "pairs/train.csv", "my_losses.py"])
+def test_a_named_file_that_holds_a_key_is_refused(name: str, folder: Path) -> None:
+    study = STUDY + (f"# {KEYS['GitHub']}\n" if name == "study.yaml" else "")
+    if name != "study.yaml":
+        (folder / name).write_text(f"{(folder / name).read_text()}# {KEYS['GitHub']}\n")
+    with pytest.raises(ClusterError, match=f"{name}: looks like a GitHub token in line") as caught:
+        shipped(folder, study)
+    assert KEYS["GitHub"] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task-oriented-dialogue-systems-of-2024",
+        "sk-internationalization",
+        "hf_hub_download",
+        "AKIA",
+        "risk-" + "a1" * 20,
+    ],
+)
+def test_text_that_only_resembles_a_key(text: str, folder: Path) -> None:
+    (folder / "helpers.py").write_text(f"x = '{text}'\n")
+    assert "helpers.py" in names(shipped(folder))
+
+
+def test_the_program_goes_whole(folder: Path) -> None:
+    own = {name for name in shipped(folder).own if name.endswith(".py")}
+    root = Path(shipping.__file__).parents[2]
+    assert own == {
+        path.relative_to(root).as_posix()
+        for package in shipping.OWN_PACKAGES
+        for path in (root / package).rglob("*.py")
+    }
+
+
+def test_a_listing_sends_nothing(folder: Path) -> None:
+    (folder / "creds.py").write_text("x = 1\n")
+    shipment = shipped(folder)
+    done = CliRunner().invoke(main, ["submit", str(folder / "study.yaml"), "--list"], catch_exceptions=False)
+    assert done.exit_code == 0
+    *files, total = [line.split() for line in done.stdout.splitlines()]
+    assert {name: int(size) for size, name in files} == {
+        name: file.stat().st_size for name, file in {**shipment.files, **shipment.own}.items()
+    }
+    assert int(total[0]) == shipment.size == sum(int(size) for size, _ in files)
+    assert done.stderr == "not shipped: creds.py\n"

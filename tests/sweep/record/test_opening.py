@@ -98,7 +98,7 @@ def test_a_waiting_result_is_recorded_once(store: Tracking, tmp_path: Path, begu
     said: list[str] = []
 
     def again(wanted: set[str], finished: set[str]) -> int:
-        return record_spooled(
+        recovered = record_spooled(
             store,
             spool,
             experiment_id=experiment,
@@ -107,6 +107,7 @@ def test_a_waiting_result_is_recorded_once(store: Tracking, tmp_path: Path, begu
             finished=finished,
             say=said.append,
         )
+        return recovered.recorded
 
     assert again(wanted=set(), finished=set()) == 0  # of another version of the study: it waits on
     assert again(wanted={cell.key}, finished=set()) == 1
@@ -126,7 +127,7 @@ def test_a_waiting_result_of_a_finished_cell_is_dropped(store: Tracking, tmp_pat
     done = record_spooled(
         store, spool, experiment_id="0", parent_run_id="p", wanted={cell.key}, finished={cell.key}, say=print
     )
-    assert (done, list(tmp_path.iterdir())) == (0, [])
+    assert (done.recorded, list(tmp_path.iterdir())) == (0, [])
 
 
 def test_cells_for_a_rerun_are_named_in_several_ways() -> None:

@@ -338,3 +338,57 @@ def test_a_device_without_end() -> None:
 def test_a_name_no_system_accepts() -> None:
     with pytest.raises(StudyError, match="cannot be read"):
         load_study("a\0b.yaml")
+
+
+@pytest.mark.parametrize("name", ["test/spear?man_8", "test/#_8", "test/" + "x" * 250 + "_8", "../x_8"])
+def test_an_endpoint_that_no_store_can_record_is_refused(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, noop(analysis={"primary": [name]}))
+    with pytest.raises(StudyError, match=r"analysis\.primary\[0\]: .* is not valid; expected a name"):
+        load_study(path)
+
+
+def test_an_option_that_no_store_can_record_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, noop(variants={"a": {}, "b": {"options": {"what?": 1}}}))
+    with pytest.raises(StudyError, match=r"options\.what\?: .* is not valid; expected a name of letters"):
+        load_study(path)
+
+
+def test_labels_that_differ_only_in_normalisation_are_refused(tmp_path: Path) -> None:
+    one, two = "caf\u00e9", "cafe\u0301"
+    path = write(tmp_path, noop(variants={one: {}, two: {"options": {"sleep_s": 0.1}}}))
+    with pytest.raises(StudyError, match=r"differs from 'caf\\xe9' only in Unicode normalisation") as caught:
+        load_study(path)
+    assert r"cafe\u0301" in str(caught.value)
+    named = {"grid": {"options.x": [one]}, "named": {f"options.x={two}": {"options": {"x": 2}}}}
+    path = write(tmp_path, noop(settings=named))
+    with pytest.raises(StudyError, match="only in Unicode normalisation"):
+        load_study(path)
+
+
+def test_a_label_of_a_grid_shows_what_cannot_be_seen(tmp_path: Path) -> None:
+    path = write(tmp_path, noop(settings={"grid": {"options.x": ["a\nb", "\u202egnp", "\x1b[31m", "日本　語"]}}))
+    shown = [r"options.x=a\nb", r"options.x=\u202egnp", r"options.x=\x1b[31m", "options.x=日本　語"]
+    study = load_study(path)
+    assert list(study.settings) == shown
+    assert study.settings[shown[0]] == {"options": {"x": "a\nb"}}
+
+
+def test_two_points_of_a_grid_with_one_label_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, noop(settings={"grid": {"options.x": ["a\nb", r"a\nb"]}}))
+    with pytest.raises(StudyError, match="two points would have this label"):
+        load_study(path)
+
+
+@pytest.mark.parametrize("label", ["a\nb", "a\u202eb", "a\x1b[31mb", "a\u2066b"])
+def test_a_label_that_would_move_text_is_refused(label: str, tmp_path: Path) -> None:
+    for given in ({"name": label}, {"variants": {"a": {}, label: {"options": {"x": 1}}}}):
+        with pytest.raises(StudyError, match="control characters") as caught:
+            load_study(write(tmp_path, noop(**given)))
+        assert label not in str(caught.value)
+
+
+def test_a_size_beyond_any_model_is_refused_by_the_right_rule(tmp_path: Path) -> None:
+    path = write(tmp_path, toy(matryoshka_dims=[16, 100_000_000]))
+    allowed = "expected a size not larger than the model's embedding size"
+    with pytest.raises(StudyError, match=rf"matryoshka_dims\[1\]: 100000000 is not valid; {allowed}"):
+        load_study(path)
