@@ -7,11 +7,10 @@ import hashlib
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,8 +21,12 @@ from trainables.kept import ENV_KEPT
 _SOCKET: Final = "socket"
 _LOG: Final = "log"
 _KEPT: Final = "kept"
+_LISTENER: Final = 200
+"""The server's descriptor of its socket; beyond those that a program has open by itself."""
 _LONGEST_BASE: Final = 40
 """The path of a Unix socket may have about 100 characters."""
+
+_started: set[int] = set()
 
 
 def _root() -> Path:
@@ -95,24 +98,35 @@ class ForkPlace:
     def _start(self, modules: Sequence[str], threads: int) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / _KEPT).mkdir(parents=True, mode=0o700)
-        with socket.socket(socket.AF_UNIX) as listener, self.log.open("w") as log:
+        with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self.folder / _SOCKET))
             listener.listen(64)  # who connects before it has imported waits in this queue
             code = (
-                f"import os, sys; os.fork() and os._exit(0); sys.path[:] = {sys.path!r}; "
-                f"from sweep.run.fork_server import main; main({listener.fileno()}, {str(self.folder)!r}, "
-                f"{list(modules)!r})"
-            )
-            subprocess.run(  # forks at once, so that nobody here has to wait for the server's end
+                f"import os, sys; os.setsid(); sys.path[:] = {sys.path!r}; from sweep.run.fork_server import main; "
+                f"main({_LISTENER}, {str(self.folder)!r}, {list(modules)!r})"
+            )  # a session of its own: Ctrl-C is for the sweep, which ends its cells in order
+            _reap()
+            started = os.posix_spawn(
+                sys.executable,
                 [sys.executable, "-c", code],
-                pass_fds=[listener.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **_environment(threads), ENV_KEPT: str(self.folder / _KEPT)},
-                check=True,
-                start_new_session=True,  # Ctrl-C is for the sweep, which ends its cells in order
+                {**os.environ, **_environment(threads), ENV_KEPT: str(self.folder / _KEPT)},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(self.log), os.O_WRONLY | os.O_CREAT, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                    (os.POSIX_SPAWN_DUP2, listener.fileno(), _LISTENER),
+                ],
             )
+            _started.add(started)
+
+
+def _reap() -> None:
+    """Let go of servers that this process has started and that have ended."""
+    for pid in list(_started):
+        with suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+        _started.discard(pid)
 
 
 def _environment(threads: int) -> dict[str, str]:
