@@ -27,8 +27,9 @@ def compare(
 
     from benchmarks.peers import library
     from trainables.data.load import Pairs
+    from trainables.encoder.models import LoadedModel
     from trainables.sentence_pair.evaluation import correlations, evaluate
-    from trainables.sentence_pair.tokens import TokenCache
+    from trainables.sentence_pair.tokens import token_cache
 
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -45,9 +46,8 @@ def compare(
     )
 
     def one_pass() -> dict[str, float]:
-        tokens = TokenCache(model, None)
-        sentences = (*pairs.sentence1, *pairs.sentence2)
-        if not tokens.add(model, sentences):
+        tokens = token_cache(LoadedModel(model=model, identity=""), None, (*pairs.sentence1, *pairs.sentence2))
+        if tokens is None:
             raise SystemExit(f"{model_name}: its tokens cannot be kept")
         predictions = evaluate(model, {"test": pairs}, work.dims, tokens=tokens)
         return correlations("test", predictions["test"])

@@ -16,6 +16,22 @@ BUILTIN_TRAINABLES: Final = {
     "closed-form": "trainables.synthetic:closed_form",
 }
 
+_IMPORTED: Final = {
+    BUILTIN_TRAINABLE: ("trainables.sentence_pair.train",),
+    "noop": ("trainables.synthetic",),
+    "closed-form": ("trainables.synthetic", "trainables.sentence_pair.evaluation"),
+}
+_LIKELY: Final = ("torch", "transformers", "sentence_transformers")
+
+
+def modules_of(name: str) -> tuple[str, ...]:
+    """Modules that a training with that trainable needs, apart from the user's own, which may change what they import.
+
+    Args:
+        name: A built-in name or an import path.
+    """
+    return _IMPORTED.get(name, _LIKELY)
+
 
 def load_trainable(name: str, root: Path | None = None) -> Trainable:
     """The trainable with that name, or at that import path (`module:function`).

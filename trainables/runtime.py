@@ -101,16 +101,6 @@ def _ignore_known_warnings() -> None:
         warnings.filterwarnings("ignore", module=rf"{module}(\.|$)")
 
 
-def settle() -> None:
-    """Set the imported libraries' objects aside, so that a garbage collection looks only at what cells make.
-
-    There are about a million of them, and each collection would visit every one: a quarter of a second per visit.
-    """
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
-
-
 def release_memory() -> None:
     """Give freed memory back to the system, so that the hundredth cell of a process costs what the first did."""
     gc.collect()

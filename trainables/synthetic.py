@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Final, Literal, TypeVar
@@ -49,10 +50,10 @@ class NoopOptions(BaseModel):
     """Seconds that a cell takes."""
     fail_on_seeds: tuple[int, ...] = ()
     """Seeds whose cells fail."""
-    fail: Literal["non_finite_loss", "non_finite_score", "collapsed_model", "out_of_gpu_memory", "error", "exit"] = (
-        "error"
-    )
-    """How they fail; `exit` ends the process, as a crash does."""
+    fail: Literal[
+        "non_finite_loss", "non_finite_score", "collapsed_model", "out_of_gpu_memory", "error", "exit", "kill"
+    ] = "error"
+    """How they fail; `exit` ends the process, `kill` has it killed as the system does when memory runs short."""
 
 
 class ClosedFormOptions(NoopOptions):
@@ -111,6 +112,8 @@ def _pretend(spec: TrainSpec, options: NoopOptions, report: Report) -> None:
     if spec.seed in options.fail_on_seeds:
         if options.fail == "exit":
             os._exit(1)
+        if options.fail == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         raise _FAILURES[options.fail]()
     report(Progress(phase="train", step=1, total_steps=1, loss=1.0))
 

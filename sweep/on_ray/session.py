@@ -1,6 +1,6 @@
 """A Ray to run on: this machine's own, an existing cluster's, or one that the caller has already joined.
 
-Where it is this machine's own, it starts while the store opens, and its waiting workers import what every cell needs.
+Where it is this machine's own, it starts while the store opens and the process that cells are forked from imports.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from sweep.console import one_line
 from sweep.errors import ClusterError
 from sweep.record.tracking import Tracking
 from sweep.run.backend import SessionRequest
+from sweep.run.cell_process import fork_server
+from sweep.run.preflight import modules_ahead
 from sweep.study import Study
 
 ENV_ADDRESS: Final = "RAY_ADDRESS"
@@ -122,7 +124,7 @@ def _nodes(*, shared: bool) -> RayNodes:
 
 @contextmanager
 def warm_session(request: SessionRequest, *, address: str | None) -> Iterator[RayNodes]:
-    """A Ray to run on (`ray_session`) and an open store.
+    """A Ray to run on (`ray_session`), an open store, and on this machine a fork server.
 
     Args:
         request: What is to run; what is wrong with its store shows at the store's first use.
@@ -133,27 +135,25 @@ def warm_session(request: SessionRequest, *, address: str | None) -> Iterator[Ra
         with ray_session(address, cpus=study.resources.cpus, scratch=scratch) as session:
             yield session
         return
-    # Not a daemon: a new database that is left half made could not be opened again.
-    opening = threading.Thread(target=_open, args=(request.tracking,), name="open-store", daemon=False)
-    opening.start()
-    modules = worker_modules(study, request.cells)
-    with ray_session(address, cpus=study.resources.cpus, scratch=scratch, modules=modules) as session:
-        opening.join()
-        yield session
+    ahead = modules_ahead(study)
+    with fork_server(request.owner, modules=ahead, threads=study.resources.cpus):
+        # Not a daemon: a new database that is left half made could not be opened again.
+        opening = threading.Thread(target=_open, args=(request.tracking,), name="open-store", daemon=False)
+        opening.start()
+        modules = worker_modules(study, request.cells)
+        with ray_session(address, cpus=study.resources.cpus, scratch=scratch, modules=modules) as session:
+            opening.join()
+            yield session
 
 
 def worker_modules(study: Study, cells: int) -> tuple[str, ...]:
     """Modules that the processes of a Ray of our own import as soon as they exist.
 
-    Ray starts one process per core, asked or not; importing in all of them pays only if each will train. A trainable
-    of the user's own is imported by its first cell, once the study's folder is on the path.
+    Ray starts one process per core, asked or not; importing in all of them pays only if each will have cells.
     """
     if study.resources.cpus != 1 or study.resources.gpus or cells < available_cpus():
         return ()
-    from trainables.registry import BUILTIN_TRAINABLES
-
-    trainable, _, _ = BUILTIN_TRAINABLES.get(study.trainable, "").partition(":")
-    return ("sweep.on_ray.trials", "mlflow.tracking", *([trainable] if trainable else []))
+    return ("sweep.on_ray.trials", "mlflow.tracking")
 
 
 def _open(tracking: Tracking) -> None:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +23,9 @@ from ray.tune.search import Searcher
 from sweep.console import one_line
 from sweep.on_ray.machines import Pin
 from sweep.run.backend import Workload
+from sweep.run.cell_process import CellProcesses, memory_share
 from sweep.run.cell_queue import CellQueue
-from sweep.run.finisher import LOST
+from sweep.run.finisher import LOST, NODE_LOST
 from sweep.run.worker import Assignment, CellWorker, Outcome, Place, WorkerStatus
 
 OUTCOME: Final = "outcome"
@@ -36,8 +37,10 @@ SLOTS_S: Final = 5.0
 SPARE: Final = 1
 """Trials kept waiting beyond what fits, so that an autoscaler sees a demand."""
 GRACE_S: Final = 10.0
-"""A training that does not notice a stop within this time is ended with its process."""
+"""A worker that does not end its training within this time is ended with it."""
 RECORDING_GRACE_S: Final = 120.0
+_NODE_DIED: Final = "its node has died"
+"""In Ray's word about an actor."""
 
 _TUNE: Final = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -75,14 +78,23 @@ class _Sealed:
 
 
 class CellTrial(tune.Trainable):
-    """One worker process; `reset_config` gives it the next cell, so that imports are paid once."""
+    """One worker process; `reset_config` gives it the next cell, so that its start is paid once."""
 
     def setup(self, config: dict[str, Any], place: Place) -> None:  # type: ignore[override]
         """Called once a process."""
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)
+        self._node = ray.get_runtime_context().get_node_id()
+        if place.memory_bytes is None:
+            cells = cell_slots(place.threads, place.gpus, lambda node: node["NodeID"] == self._node)
+            place = replace(place, memory_bytes=memory_share(max(1, cells)))
         self._place = place
-        self._worker = CellWorker(place)
+        self._trainer = CellProcesses(place.owner, modules=place.modules, threads=place.threads)
+        self._worker = CellWorker(place, self._trainer)
         self._work: Assignment = config[WORK].work
+
+    def cleanup(self) -> None:
+        """Called at the end of the process."""
+        self._trainer.close()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next cell."""
@@ -91,7 +103,7 @@ class CellTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and record one cell."""
-        board = _Board(self._place.owner, self._work.launch)
+        board = _Board(self._place.owner, self._work.launch, self._node)
         outcome = self._worker.run(self._work, board.tell, board.stop_requested)
         board.clear()
         return {"done": True, OUTCOME: outcome}
@@ -103,8 +115,9 @@ class CellTrial(tune.Trainable):
 class _Board:
     """What a worker tells the driver and asks it while it works: Ray's key-value store."""
 
-    def __init__(self, owner: str, launch: str) -> None:
+    def __init__(self, owner: str, launch: str, node: str) -> None:
         self._key = _status_key(owner, launch)
+        self._node = node
         self._stop = _stop_key(owner)
         self._told = self._asked = time.monotonic()
         self._written = False
@@ -114,7 +127,8 @@ class _Board:
         told = self._written and status.phase == "record"
         if now - self._told < TELL_S and not told and not status.waiting:
             return
-        internal_kv._internal_kv_put(self._key, json.dumps(asdict(status)), overwrite=True)
+        text = json.dumps({**asdict(status), "node": self._node})
+        internal_kv._internal_kv_put(self._key, text, overwrite=True)
         self._told, self._written = now, True
 
     def stop_requested(self) -> bool:
@@ -230,7 +244,7 @@ class _Conductor(tune.Callback):
         work = self._sweep.taken.pop(trial.trial_id, None)
         if work is not None:
             status = last_told(self._sweep.work.place.owner, work.launch)
-            self._sweep.work.finisher.lost(work, status.run_id if status else None, _why_lost(trial))
+            self._sweep.work.finisher.lost(work, status.run_id if status else None, _why_lost(trial, status))
 
     def _stop(self, now: float, running: list[tuple[Assignment, WorkerStatus | None]], trials: list[Any]) -> None:
         sweep = self._sweep
@@ -254,10 +268,14 @@ class _Conductor(tune.Callback):
         raise StopSweep
 
 
-def _why_lost(trial: Any) -> str:
-    """That the process died, or what escaped from it."""
+def _why_lost(trial: Any, status: WorkerStatus | None) -> str:
+    """That the process died, that its machine did, or what escaped from it."""
     error = trial.get_error()
-    return one_line(error.cause) if isinstance(error, ray.exceptions.RayTaskError) else LOST
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return one_line(error.cause)
+    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
+    gone = status is not None and status.node not in alive
+    return NODE_LOST if gone or _NODE_DIED in str(error) else LOST
 
 
 @dataclass(kw_only=True)

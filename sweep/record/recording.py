@@ -18,6 +18,8 @@ from sweep.study.cells import Cell
 from trainables.spec import Predictions, TrainResult
 
 FAILURE_ARTIFACT: Final = "failure.txt"
+OUTPUT_ARTIFACT: Final = "output.txt"
+"""What a cell's process wrote to its standard output and error."""
 MAX_PARAM: Final = 6000
 """Longest value of an MLflow param; the full value stands in the tag of typed fields."""
 
@@ -144,8 +146,14 @@ def _param(value: Any) -> str:
     return text if len(text) <= MAX_PARAM else text[: MAX_PARAM - 3] + "..."
 
 
-def recording_of(cell: Cell, result: TrainResult, *, time_ms: int) -> Recording:
+def recording_of(cell: Cell, result: TrainResult, *, time_ms: int, output: bytes = b"") -> Recording:
     """What to store about a cell that trained.
+
+    Args:
+        cell: Which cell it is.
+        result: What its trainable returned.
+        time_ms: When, in milliseconds since 1970.
+        output: What its process wrote.
 
     Raises:
         NonFiniteScore: a score is NaN, infinite, or so large that stores take it for infinite.
@@ -179,7 +187,11 @@ def recording_of(cell: Cell, result: TrainResult, *, time_ms: int) -> Recording:
         tags=tags,
         inputs=_inputs(cell, result),
         artifacts={
-            schema.predictions_artifact(split): predictions_parquet(one) for split, one in result.predictions.items()
+            **{
+                schema.predictions_artifact(split): predictions_parquet(one)
+                for split, one in result.predictions.items()
+            },
+            **_output(output),
         },
     )
     recording.check_names()
@@ -198,12 +210,17 @@ def _inputs(cell: Cell, result: TrainResult) -> tuple[Input, ...]:
     return tuple(used)
 
 
-def failure_recording(cell: Cell, *, reason: str, kind: str, detail: str) -> Recording:
+def _output(output: bytes) -> dict[str, bytes]:
+    shown = hide_credentials(output.decode("utf-8", errors="replace"))
+    return {OUTPUT_ARTIFACT: shown.encode()} if shown.strip() else {}
+
+
+def failure_recording(cell: Cell, *, reason: str, kind: str, detail: str, output: bytes = b"") -> Recording:
     """What to store about a cell that failed: one line as a tag, the whole story as an artifact."""
     return Recording(
         params={name: value for name, value in cell_params(cell).items() if schema.name_problem(name) is None},
         tags={schema.TAG_FAILURE: hide_credentials(reason), schema.TAG_FAILURE_KIND: kind},
-        artifacts={FAILURE_ARTIFACT: hide_credentials(detail).encode("utf-8", errors="replace")},
+        artifacts={FAILURE_ARTIFACT: hide_credentials(detail).encode("utf-8", errors="replace"), **_output(output)},
     )
 
 

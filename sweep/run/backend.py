@@ -30,6 +30,8 @@ class SessionRequest:
     """How many wait, or may be trained at once if that is less."""
     scratch: Path
     """Folder for files that are gone after the launch."""
+    owner: str
+    """Whose launch it is; unique to it."""
 
 
 @dataclass(frozen=True, kw_only=True)

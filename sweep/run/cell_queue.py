@@ -15,6 +15,8 @@ from sweep.run.worker import Assignment
 from sweep.study.cells import Cell
 
 RETRY_BACKOFF: Final = Backoff(first_s=2.0, most_s=60.0)
+MOST_ATTEMPTS: Final = 50
+"""Of one cell: one that takes every machine with it must end too."""
 
 
 class CellQueue:
@@ -90,18 +92,24 @@ class CellQueue:
             self._closing.pop(launch, None)
             self._lock.notify_all()
 
-    def retry(self, launch: str) -> float | None:
+    def retry(self, launch: str, *, machine_lost: bool = False) -> float | None:
         """Train the cell again after a pause.
+
+        Args:
+            launch: Of the attempt that was lost.
+            machine_lost: It was lost with its machine, as spot machines go: that uses up none of the retries.
 
         Returns:
             Seconds of the pause; None when all retries are used up or the queue is stopped.
         """
         with self._lock:
             work, used = self._closing.pop(launch)
-            if used >= self.retries or self._stopped:
+            again = used < self.retries or (machine_lost and self.retries and work.attempt < MOST_ATTEMPTS)
+            if not again or self._stopped:
                 return None
-            pause = RETRY_BACKOFF.pause_s(used + 1)
-            self._paused.append((time.monotonic() + pause, work.cell, work.attempt + 1, used + 1))
+            used += not machine_lost
+            pause = RETRY_BACKOFF.pause_s(max(1, used))
+            self._paused.append((time.monotonic() + pause, work.cell, work.attempt + 1, used))
             self._lock.notify_all()
             return pause
 

@@ -23,6 +23,7 @@ from sweep.run.worker import Assignment, Outcome, Place
 from sweep.study.cells import Cell
 
 LOST: Final = "its worker died"
+NODE_LOST: Final = "its machine is gone"
 AGAIN_S: Final = 5.0
 """Longest wait for a store that was away for the whole bound before."""
 
@@ -174,7 +175,7 @@ class Finisher:
         if recorded is not None and recorded.complete:  # it died after its last word was stored
             self._finish(work, replace(outcome, scores=recorded.metrics), recorded.run_id)
             return
-        pause = None if stopped else self._cells.retry(work.launch)
+        pause = None if stopped else self._cells.retry(work.launch, machine_lost=outcome.reason == NODE_LOST)
         final = pause is None and not stopped and not self._cells.stopped
         if run_id is not None:
             tags = {schema.TAG_FAILURE: outcome.reason, schema.TAG_FAILURE_KIND: schema.FAILURE_INFRASTRUCTURE}

@@ -189,6 +189,7 @@ class Launch:
             tracking=self._tracking,
             cells=min(len(todo), self._options.max_concurrent or len(todo)),
             scratch=self._scratch,
+            owner=self._owner.owner,
         )
         say(f"{len(todo)} cells to train; starting {self._backend.name}")
         try:
@@ -277,6 +278,10 @@ class Launch:
             parent_run_id=study_run.run_id,
             owner=self._owner.owner,
             threads=resources.cpus,
+            gpus=resources.gpus,
+            memory_bytes=resources.memory,
+            time_limit_s=resources.time_limit,
+            modules=preflight.modules_ahead(self.study),
             primary=self.study.primary,
         )
         queue = CellQueue(retries=self._options.retries, max_concurrent=self._options.max_concurrent, source=self)

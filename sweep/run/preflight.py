@@ -13,6 +13,7 @@ from analysis.schema import DEFAULT_SETTING
 from sweep.errors import PreflightError, StudyError, TrackingError
 from sweep.study import Study
 from sweep.study.cells import Cell, Digests, expand
+from trainables.registry import modules_of
 from trainables.spec import TrainSpec
 
 if TYPE_CHECKING:
@@ -104,6 +105,12 @@ def _what(spec: TrainSpec, name: str) -> str:
     if name == "data" and spec.data is not None:
         return f"data {spec.data.name or spec.data.train} cannot be read here"
     return f"{name.replace(':', ' ')} cannot be found here"
+
+
+def modules_ahead(study: Study) -> tuple[str, ...]:
+    """Modules that the cells of a study need and that may be imported before it is known which cell comes."""
+    names = dict.fromkeys(spec.trainable for spec in study.specs.values())
+    return tuple(dict.fromkeys(module for name in names for module in modules_of(name)))
 
 
 def check_resolved(study: Study, cells: Sequence[Cell]) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sweep.study import Study
     from sweep.study.cells import Cell
 
+STALLED_S: Final = 120.0
+"""Of a cell that has told nothing new for so long, that is shown."""
 QUIET_S: Final = 30.0
 """Without a terminal: longest silence before a line says what is going on."""
 WIDE: Final = 100
@@ -89,6 +91,8 @@ class Progress:
         """
         self.count, self._tally, self._gpus = count, tally, gpus
         self.slots = 1
+        self._told: dict[str, tuple[WorkerStatus | None, float]] = {}
+        """Of each running cell its latest status, and since when it is the same."""
         """Cells that run at once."""
         self._note = "starting"
         self._said: list[str] = []
@@ -158,12 +162,16 @@ class Progress:
             if self._waits.get(name) != cause:
                 self.say(f"{name} cannot be recorded yet: {cause}; nothing new is started meanwhile")
         self._waits = waits
+        self._told = {
+            name: seen if (seen := self._told.get(name)) and seen[0] == status else (status, time.monotonic())
+            for name, status in statuses.items()
+        }
         if self._bar is None:
             if time.monotonic() - self._spoke > QUIET_S:
-                self.say(f"{self._head()} running {_running(statuses, most=4)}{self._left()}")
+                self.say(f"{self._head()} running {self._shown(most=4)}{self._left()}")
                 self._say_who_is_ahead()
             return
-        self._note = f"{_running(statuses, most=1 if self._narrow else 2)}{self._left()}"
+        self._note = f"{self._shown(most=1 if self._narrow else 2)}{self._left()}"
         self._draw()
 
     def stop(self) -> None:
@@ -183,6 +191,18 @@ class Progress:
             for line in lines:
                 self.say(line)
 
+    def _shown(self, *, most: int) -> str:
+        """The running cells, those that are stalled first."""
+        now = time.monotonic()
+        cells = sorted(
+            ((name, status, now - since if now - since > STALLED_S else 0.0)
+             for name, (status, since) in self._told.items()),
+            key=lambda cell: -cell[2],
+        )  # fmt: skip
+        more = len(cells) - most
+        shown = ", ".join(_one(*cell) for cell in cells[:most])
+        return (shown or "nothing") + (f" and {more} more" if more > 0 else "")
+
     def _draw(self) -> None:
         if self._bar is not None and self._task is not None:
             note = "\n".join([self._note + self._gpu_hours(), *self._tally.lines()[:MOST_LINES]])
@@ -200,21 +220,17 @@ class Progress:
         return f", about {duration(left)} left" if left else ""
 
 
-def _running(statuses: Mapping[str, WorkerStatus | None], *, most: int) -> str:
-    if not statuses:
-        return "nothing"
-    shown = [_one(name, status) for name, status in list(statuses.items())[:most]]
-    more = len(statuses) - most
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-
-
-def _one(name: str, status: WorkerStatus | None) -> str:
+def _one(name: str, status: WorkerStatus | None, stalled_s: float) -> str:
     if status is None:
-        return name
+        return name if not stalled_s else f"{name} (nothing heard for {duration(stalled_s)})"
     where = f" {status.step}/{status.total_steps}" if status.total_steps else ""
     loss = "" if status.loss is None else f", loss {status.loss:.3g}"
     waiting = ", waiting" if status.waiting else ""
-    return f"{name} ({status.phase}{where}{loss}{waiting})"
+    stalled = ""
+    if stalled_s and not waiting:
+        what = "stalled: no step" if status.phase == "train" else "nothing new"
+        stalled = f", {what} for {duration(stalled_s)}"
+    return f"{name} ({status.phase}{where}{loss}{waiting}{stalled})"
 
 
 class Tally:

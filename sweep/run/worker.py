@@ -1,35 +1,28 @@
-"""Runs one cell inside a worker process: begin a run, train, record. Knows no Ray.
+"""Runs one cell: begin a run, have it trained, record. Knows no Ray.
 
-A worker records everything about its cell but never ends a run: that is the driver's.
+A worker records everything about its cell but never ends a run: that is the driver's. It trains nothing itself: what a
+training does to its process must not reach the next one.
 """
 
 from __future__ import annotations
 
-import errno
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from analysis import schema
-from sweep.console import one_line
 from sweep.errors import RefusedRecord, SweepError
 from sweep.record.recording import Recording, attempt_tags, failure_recording, recording_of
 from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
+from sweep.run.training import Failure, Job, Trainer, failure_of
 from sweep.study.cells import Cell
-from trainables.spec import Progress, TrainResult, TrainSpec
+from trainables.spec import Progress, TrainSpec
 
 BEGIN_WAIT_S: Final = 15.0
 """Longest wait for a run to be created before training goes ahead without one; it is created when recording."""
-_PASSING: Final = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 Phase = Literal["begin", "load", "train", "evaluate", "record"]
-
-
-class StopRequested(BaseException):
-    """Raised inside a training whose sweep is being stopped; no trainable's `except Exception` may catch it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +35,14 @@ class Place:
     parent_run_id: str
     owner: str
     threads: int
+    gpus: float = 0.0
+    """Of one cell."""
+    memory_bytes: int | None = None
+    """Most that a cell may allocate; None: what its share of the machine is, where that is known."""
+    time_limit_s: float | None = None
+    """Longest training of a cell."""
+    modules: tuple[str, ...] = ()
+    """What the cells need imported."""
     primary: tuple[str, ...] = ()
     """Endpoints shown while the sweep runs; where a cell lacks them, its first score."""
 
@@ -85,19 +86,24 @@ class WorkerStatus:
     loss: float | None = None
     waiting: str = ""
     """What it waits for, and how long: a store that is away, a disk that is full."""
+    node: str = ""
+    """Which machine it is on, as the scheduler names it."""
 
 
 Tell = Callable[[WorkerStatus], None]
 
 
 class CellWorker:
-    """Works off cells one after another in one process, paying imports once."""
+    """Works off cells one after another."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        from trainables.runtime import configure
+    def __init__(self, place: Place, trainer: Trainer) -> None:
+        """Prepare.
 
-        configure(place.threads)
+        Args:
+            place: Where the cells are recorded.
+            trainer: Trains them, each in a process of its own.
+        """
+        self.place, self._trainer = place, trainer
 
     def run(self, work: Assignment, tell: Tell, stop_requested: Callable[[], bool]) -> Outcome:
         """Train and record one cell; never raises for what a cell does wrong.
@@ -113,8 +119,6 @@ class CellWorker:
         run_id = run.run_id if run else None
 
         def report(progress: Progress) -> None:
-            if stop_requested():
-                raise StopRequested
             tell(
                 WorkerStatus(
                     phase=progress.phase,
@@ -125,24 +129,30 @@ class CellWorker:
                 )
             )
 
-        try:
-            result = self._train(work.cell, report)
-            recording = recording_of(work.cell, result, time_ms=int(time.time() * 1000))
-        except StopRequested:
+        def waits(cause: str) -> None:
+            tell(WorkerStatus(phase="record", run_id=run_id, waiting=cause))
+
+        job = self._job(work.cell)
+        ended = self._trainer.train(job, report, stop_requested)
+        if ended.failure is not None:
+            return self._failed(work, run, ended.failure, ended.output)
+        if ended.result is None:
             return Outcome(kind="stopped", run_id=run_id, reason="stopped while training")
+        result = ended.result
+        try:
+            recording = recording_of(work.cell, result, time_ms=int(time.time() * 1000), output=ended.output)
         except Exception as error:
-            return self._failed(work, run, error)
+            return self._failed(work, run, failure_of(error, job), ended.output)
         tell(WorkerStatus(phase="record", run_id=run_id))
         seconds = time.monotonic() - began
         scores = {name: result.scores[name] for name in self.place.primary if name in result.scores}
         scores = scores or dict(list(result.scores.items())[:1])
         try:
-            waits = lambda line: tell(WorkerStatus(phase="record", run_id=run_id, waiting=line))  # noqa: E731
             with self.place.tracking.telling(waits) as tracking:
                 run = run or self._create(work, tracking)
                 tracking.record(run, recording, complete=True)
         except RefusedRecord as error:
-            return self._failed(work, run, error)
+            return self._failed(work, run, failure_of(error, job), ended.output)
         except (SweepError, OSError) as error:
             return Outcome(
                 kind="unrecorded",
@@ -153,19 +163,16 @@ class CellWorker:
             )
         return Outcome(kind="recorded", run_id=run.run_id, seconds=seconds, scores=scores)
 
-    def _train(self, cell: Cell, report: Callable[[Progress], None]) -> TrainResult:
-        from trainables.encoder.fetch import fetch_model, pinned
-        from trainables.registry import load_trainable
-        from trainables.runtime import configure, settle
-        from trainables.user_code import add_to_import_path
-
-        add_to_import_path(cell.spec.root)
-        spec = pinned(cell.spec, cell.digests)
-        fetch_model(spec)
-        trainable = load_trainable(spec.trainable, spec.root)
-        configure(self.place.threads)  # again: loading it may have imported torch
-        settle()
-        return trainable(spec, report)
+    def _job(self, cell: Cell) -> Job:
+        place = self.place
+        return Job(
+            spec=cell.spec,
+            digests=cell.digests,
+            threads=place.threads,
+            hides_gpus=place.gpus == 0,
+            memory_bytes=place.memory_bytes,
+            time_limit_s=place.time_limit_s,
+        )
 
     def _tags(self, work: Assignment) -> dict[str, str]:
         return attempt_tags(
@@ -186,17 +193,19 @@ class CellWorker:
         except SweepError:
             return None
 
-    def _failed(self, work: Assignment, run: CellRun | None, error: Exception) -> Outcome:
-        infrastructure = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING)
-        kind = schema.FAILURE_INFRASTRUCTURE if infrastructure else schema.FAILURE_CELL
-        reason = one_line(error)
-        detail = "".join(traceback.format_exception(error))
+    def _failed(self, work: Assignment, run: CellRun | None, failure: Failure, output: bytes) -> Outcome:
         outcome = Outcome(
-            kind="failed", run_id=run.run_id if run else None, reason=reason, failure_kind=kind, detail=detail
+            kind="failed",
+            run_id=run.run_id if run else None,
+            reason=failure.reason,
+            failure_kind=failure.kind,
+            detail=failure.detail or failure.reason,
         )
         try:
             run = run or self._create(work, self.place.tracking)
-            recording = failure_recording(work.cell, reason=reason, kind=kind, detail=detail)
+            recording = failure_recording(
+                work.cell, reason=failure.reason, kind=failure.kind, detail=outcome.detail, output=output
+            )
             self.place.tracking.record(run, recording, complete=False)
         except (SweepError, OSError):
             return outcome  # the driver will try

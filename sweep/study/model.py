@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -28,6 +29,8 @@ from sweep.study.search_block import SearchBlock, SearchedBy
 from trainables.spec import Number, PositiveInt
 from trainables.training_fields import TRAINING_FIELDS
 
+LEAST_MEMORY: Final = 64 * 2**20
+
 
 def _read_version(given: Any) -> Any:
     if isinstance(given, bool) or given != 1:
@@ -37,6 +40,36 @@ def _read_version(given: Any) -> Any:
 
 def _read_plan(given: Any) -> Any:
     return known_fields(AnalysisPlan, given)
+
+
+def _read_memory(given: Any) -> Any:
+    """Bytes."""
+    if given is None:
+        return None
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt])(i?)b", str(given).strip().lower())
+    size = 0.0
+    if found is not None:
+        number, unit, binary = found.groups()
+        size = float(number) * (1024 if binary else 1000) ** ("kmgt".index(unit) + 1)
+    if not LEAST_MEMORY <= size < 2**60:
+        raise wrong("expected at least 64MiB, as a number with MiB, GiB, MB or GB, such as 8GiB")
+    return int(size)
+
+
+def _read_time(given: Any) -> Any:
+    """Seconds."""
+    if given is None:
+        return None
+    text = str(given).strip().lower()
+    found = re.fullmatch(r"(?:([0-9.]+)d)?\s*(?:([0-9.]+)h)?\s*(?:([0-9.]+)m)?\s*(?:([0-9.]+)s)?", text)
+    try:
+        parts = [float(part or 0) for part in found.groups()] if found is not None and text else []
+    except ValueError:
+        parts = []
+    seconds = sum(part * unit for part, unit in zip(parts, (86400, 3600, 60, 1), strict=False))
+    if not 0 < seconds < float("inf"):
+        raise wrong("expected a time above 0, such as 2h, 90m, 1h 30m or 45s")
+    return seconds
 
 
 class Overrides(Block):
@@ -88,17 +121,26 @@ class Settings(Block):
 
 
 class Resources(Block):
-    """What one cell occupies while it trains."""
+    """What one cell occupies while it trains, and what it may at most."""
 
     cpus: PositiveInt = 1
     """Processor cores, and the number of threads."""
     gpus: Annotated[Number, Field(ge=0)] = 0.0
-    """GPUs; may be a fraction below 1, so that cells share one."""
+    """0, 1, or a fraction, so that cells share one GPU. At 0 a cell sees no GPU."""
+    memory: Annotated[int | None, BeforeValidator(_read_memory)] = None
+    """Most main memory, such as `8GiB`. Default: nine tenths of the machine's, shared by the cells it has room for."""
+    time_limit: Annotated[float | None, BeforeValidator(_read_time)] = None
+    """Longest time, such as `2h`, `90m` or `45s`; a cell that takes longer fails. Default: none."""
 
     @model_validator(mode="after")
-    def _whole_gpus(self) -> Resources:
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            raise wrong("expected a whole number, or a fraction below 1", at=("gpus",), value=self.gpus)
+    def _one_gpu(self) -> Resources:
+        if self.gpus > 1:
+            raise wrong(
+                "expected 0, 1 or a fraction: a cell trains on one GPU, so that its batch and its seed mean the same "
+                "everywhere; more GPUs train more cells at once",
+                at=("gpus",),
+                value=self.gpus,
+            )
         return self
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +11,37 @@ from unittest import mock
 from sweep.run.backend import Say, SessionRequest, Workload
 from sweep.run.finisher import LOST
 from sweep.run.preflight import check_resources
+from sweep.run.training import Ended, Job, failure_of, train_job
 from sweep.run.worker import Assignment, CellWorker, WorkerStatus
+from trainables.spec import Progress
 
 
 class _WorkerDies(BaseException):
     """Ends an attempt as if its process were gone."""
+
+
+class _StopRequested(BaseException):
+    """Ends a training on request."""
+
+
+class TrainsHere:
+    """Trains in this process: cells reach each other."""
+
+    def train(self, job: Job, report: Callable[[Progress], None], stop_requested: Callable[[], bool]) -> Ended:
+        def told(progress: Progress) -> None:
+            if stop_requested():
+                raise _StopRequested
+            report(progress)
+
+        try:
+            return Ended(result=train_job(job, told))
+        except _StopRequested:
+            return Ended()
+        except Exception as error:
+            return Ended(failure=failure_of(error, job))
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass
@@ -41,10 +66,7 @@ class InProcess:
         self.sessions += 1
         self._request = request
         with mock.patch.dict(os.environ):  # a worker sets numbers of threads
-            try:
-                yield self
-            finally:
-                gc.unfreeze()  # a worker sets what is imported aside, for good
+            yield self
 
     def slots(self, *, cpus: int, gpus: float) -> int:
         return self.room
@@ -53,7 +75,7 @@ class InProcess:
         check_resources(self._request.study, [{"CPU": 4.0, "GPU": 2.0}])
 
     def train(self, work: Workload) -> None:
-        worker = CellWorker(work.place)
+        worker = CellWorker(work.place, TrainsHere())
         work.queue.set_slots(1)
         while not work.queue.is_finished():
             if work.stop_asked():

@@ -15,6 +15,7 @@ import numpy as np
 from trainables.data.rows import Columns, Row, RowChecks, check_row, make_row
 from trainables.downloads import DATA_FOLDER_VARIABLE, LABEL_RANGE, PINNED, cache_folder, pinned_file
 from trainables.errors import InputError
+from trainables.kept import kept
 from trainables.spec import SPLITS, DataSpec, TrainSpec
 
 Split = Literal["train", "validation", "test"]
@@ -62,7 +63,7 @@ def _data(spec: TrainSpec) -> DataSpec:
 
 
 def load_split(spec: TrainSpec, split: Split) -> Pairs:
-    """The pairs of one split; kept in memory, so a second cell of a process reads no file.
+    """The pairs of one split; kept, so that a second cell parses no file.
 
     Raises:
         InputError: a file, column, label or text is wrong: file and line, field, value, what is allowed.
@@ -72,7 +73,7 @@ def load_split(spec: TrainSpec, split: Split) -> Pairs:
     if key in _loaded:
         _loaded.move_to_end(key)
         return _loaded[key]
-    pairs = _load(spec, data, split)
+    pairs = kept(("pairs", *key), lambda: _load(spec, data, split))
     _loaded[key] = pairs
     while len(_loaded) > _KEPT_SPLITS:
         _loaded.popitem(last=False)

@@ -1,9 +1,7 @@
-"""Loading an encoder: once per process, then a fresh copy per cell."""
+"""Loading an encoder."""
 
 from __future__ import annotations
 
-import copy
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +15,7 @@ from trainables.locations import folder_digest, hub_commit, locate_model
 from trainables.spec import TrainSpec
 from trainables.toy_encoder import toy_encoder_folder
 
-_KEPT_MODELS: Final = 2
 _UNUSED_PROMPT: Final = "_pairsweep_unused_prompt"
-_pristine: OrderedDict[str, SentenceTransformer] = OrderedDict()
 
 
 def device_name() -> str:
@@ -45,8 +41,7 @@ class LoadedModel:
 def load_model(spec: TrainSpec) -> LoadedModel:
     """A fresh encoder with its initial weights, on the device of this process.
 
-    Seed torch before: layers that the stored model lacks are drawn at random. Where there are none, the model is
-    kept in memory and copied, so that a second cell reads no file.
+    Seed torch before: layers that the stored model lacks are drawn at random.
 
     Raises:
         InputError: the model cannot be loaded, or is too small for the spec's dims.
@@ -63,15 +58,7 @@ def load_model(spec: TrainSpec) -> LoadedModel:
         identity += f" {hub_commit(location.name, spec.model.revision, kind='models')}"
         path = str(fetched_folder(location, spec.model.revision) or path)  # there, no network is asked
     key = f"{identity} {spec.model.dtype} {spec.model.max_seq_length} {spec.model.prompt is None}"
-    if key in _pristine:
-        _pristine.move_to_end(key)
-        return LoadedModel(model=copy.deepcopy(_pristine[key]).to(device_name()), identity=key)
-    before = torch.get_rng_state()
     model = _load(path, spec)
-    if torch.equal(before, torch.get_rng_state()):
-        _pristine[key] = copy.deepcopy(model)
-        while len(_pristine) > _KEPT_MODELS:
-            _pristine.popitem(last=False)
     return LoadedModel(model=model.to(device_name()), identity=key)
 
 

@@ -78,7 +78,7 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
     loaded = load_model(spec)
     initial_weights = fingerprint.weights_digest(loaded.model)
     tokens = token_cache(loaded, spec.model.prompt, _sentences(pairs.values()))
-    packed = options.length_aware and tokens is not None and tokens.can_pack(loaded.model, _sentences(pairs.values()))
+    packed = options.length_aware and tokens is not None and tokens.can_pack(loaded.model)
     trained = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="cell-") as folder:
         trainer = _trainer(spec, options, loaded, pairs["train"], tokens, Path(folder), report, packed=packed)

@@ -50,7 +50,7 @@ def training_arguments(spec: TrainSpec, output_dir: Path) -> SentenceTransformer
         if value is not None and name not in _OWN_FIELDS
     }
     gpu = torch.cuda.is_available()
-    return SentenceTransformerTrainingArguments(
+    arguments = SentenceTransformerTrainingArguments(
         output_dir=str(output_dir),
         seed=spec.seed,
         prompts=spec.model.prompt if spec.model is not None else None,
@@ -65,6 +65,9 @@ def training_arguments(spec: TrainSpec, output_dir: Path) -> SentenceTransformer
         disable_tqdm=True,
         **fields,
     )
+    # Where it sees several devices, the library would spread a batch over them, and so multiply it.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
 
 
 def training_rows(pairs: Pairs) -> Dataset:

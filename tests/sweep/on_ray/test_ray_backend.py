@@ -69,18 +69,43 @@ def run_study(study: Study, **options: Any) -> int:
     return module.run_study(study, RayBackend(), RunOptions(**options))
 
 
-def test_a_worker_that_dies_is_replaced_and_given_up_after_the_retries(
+def test_a_killed_training_is_repeated_and_given_up_after_the_retries(
     tmp_path: Path, store: Tracking, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cell_queue, "RETRY_BACKOFF", Backoff(first_s=0.0, most_s=0.0))
-    planted = {"fail_on_seeds": [0], "fail": "exit"}
+    planted = {"fail_on_seeds": [0], "fail": "kill"}
     assert run_study(two_seeds(tmp_path, seeds=1, variants={"a": {}, "b": {"options": planted}}), retries=1) == 1
     runs = store.recorded_runs(tmp_path.name)
     assert [run.label[0] for run in runs if run.status == "FINISHED"] == ["a"]
     ended = [(run.attempt, run.status) for run in runs if run.label[0] == "b"]
     assert ended == [(1, "KILLED"), (2, "FAILED")]
     assert {run.tags[schema.TAG_FAILURE_KIND] for run in runs if run.label[0] == "b"} == {"infrastructure"}
-    assert "its worker died" in capsys.readouterr().err
+    assert "the training was killed by SIGKILL: out of memory? (peak memory " in capsys.readouterr().err
+
+
+def test_a_training_that_ends_its_process_fails_by_itself_at_once(tmp_path: Path, store: Tracking) -> None:
+    planted = {"fail_on_seeds": [0], "fail": "exit"}
+    assert run_study(two_seeds(tmp_path, seeds=1, variants={"a": {}, "b": {"options": planted}})) == 1
+    runs = store.recorded_runs(tmp_path.name)
+    assert [(run.label[0], run.attempt, run.status) for run in runs if run.status != "FINISHED"] == [("b", 1, "FAILED")]
+    [failed] = [run for run in runs if run.label[0] == "b"]
+    assert failed.tags[schema.TAG_FAILURE] == "the training ended with exit status 1"
+    assert failed.tags[schema.TAG_FAILURE_KIND] == schema.FAILURE_CELL
+
+
+def test_without_a_gpu_a_cell_sees_none_of_the_machine_s(tmp_path: Path, store: Tracking) -> None:
+    (tmp_path / "where_am_i.py").write_text(OWN_TRAINABLE, encoding="utf-8")
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    study = two_seeds(
+        tmp_path,
+        trainable="where_am_i:where",
+        variants={name: {"options": {"folder": str(marks), "variant": name}} for name in "ab"},
+        resources={"cpus": 1},
+    )
+    assert run_study(study) == 0
+    notes = [json.loads(run.tags[schema.TAG_NOTES]) for run in store.recorded_runs(tmp_path.name)]
+    assert notes == [["", "1"]] * 4
 
 
 def test_half_a_gpu_a_cell_runs_four_at_once_and_each_sees_one_device(tmp_path: Path, store: Tracking) -> None:
@@ -104,8 +129,8 @@ def test_half_a_gpu_a_cell_runs_four_at_once_and_each_sees_one_device(tmp_path: 
 
 def test_a_cell_that_no_machine_can_hold_is_refused_before_it_waits(tmp_path: Path, store: Tracking) -> None:
     began = time.monotonic()
-    with pytest.raises(PreflightError, match=r"resources.gpus: 3 is not valid; expected at most 2"):
-        run_study(two_seeds(tmp_path, resources={"cpus": 1, "gpus": 3}))
+    with pytest.raises(PreflightError, match=r"resources.cpus: 9 is not valid; expected at most 4"):
+        run_study(two_seeds(tmp_path, resources={"cpus": 9}))
     assert time.monotonic() - began < 30
     assert store.recorded_runs(tmp_path.name) == []
 

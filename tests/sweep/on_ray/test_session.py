@@ -28,7 +28,7 @@ folder = Path(sys.argv[1])
 class Where(tune.Trainable):
     def step(self):
         import os, sys
-        return {"done": True, "pid": os.getpid(), "imported": "trainables.synthetic" in sys.modules, "at": os.getcwd()}
+        return {"done": True, "pid": os.getpid(), "imported": "mlflow.tracking" in sys.modules, "at": os.getcwd()}
 
 def waiting():
     return {child.pid for child in psutil.Process().children(recursive=True) if child.name().startswith("ray::IDLE")}
@@ -38,7 +38,7 @@ cores = len(os.sched_getaffinity(0))
 with (
     tempfile.TemporaryDirectory() as short,  # the paths of sockets may have 107 characters
     warm_session(
-        SessionRequest(study=study, tracking=tracking, cells=cores, scratch=Path(short)), address=None
+        SessionRequest(study=study, tracking=tracking, cells=cores, scratch=Path(short), owner="ready"), address=None
     ),
 ):
     made = (folder / "mlflow.db").exists()
@@ -69,7 +69,7 @@ def a_study(folder: Path, *, trainable: str = "noop", cpus: int = 1, gpus: float
     return load_study(folder / "study.yaml")
 
 
-def test_tune_uses_a_process_that_stood_ready_and_has_imported_the_trainable(tmp_path: Path) -> None:
+def test_tune_uses_a_process_that_stood_ready_and_has_imported(tmp_path: Path) -> None:
     a_study(tmp_path)
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
     done = subprocess.run(
@@ -90,11 +90,7 @@ def test_tune_uses_a_process_that_stood_ready_and_has_imported_the_trainable(tmp
 
 def test_every_waiting_process_must_be_going_to_train(tmp_path: Path) -> None:
     cores = available_cpus()
-    assert worker_modules(a_study(tmp_path), cores) == (
-        "sweep.on_ray.trials",
-        "mlflow.tracking",
-        "trainables.synthetic",
-    )
+    assert worker_modules(a_study(tmp_path), cores) == ("sweep.on_ray.trials", "mlflow.tracking")
     assert worker_modules(a_study(tmp_path), cores - 1) == ()
     assert worker_modules(a_study(tmp_path, cpus=2), cores) == ()
     assert worker_modules(a_study(tmp_path, gpus=1), cores) == ()

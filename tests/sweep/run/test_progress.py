@@ -72,6 +72,22 @@ class TestPlainLines:
         sweep.running(running)
         assert capsys.readouterr().err == "[0/4] running a-s0 (train 12/40, loss 0.312), b-s0 (load), a-s1\n"
 
+    def test_a_cell_without_a_step_is_shown_first_with_its_last_step(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [0.0]
+        monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+        sweep = a_sweep()
+        sweep.start()
+        hangs = WorkerStatus(phase="train", step=12, total_steps=40)
+        for second in range(0, 200, 10):
+            now[0] = float(second)
+            sweep.running(
+                {"a-s0": WorkerStatus(phase="train", step=second, total_steps=400), "b-s0": hangs, "a-s1": None}
+            )
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert "running b-s0 (train 12/40, stalled: no step for 3 min), a-s1 (nothing heard for 3 min), a-s0" in last
+
     def test_who_is_ahead_is_said_once(self, capsys: pytest.CaptureFixture[str]) -> None:
         sweep = a_sweep(total=2)
         sweep.start()

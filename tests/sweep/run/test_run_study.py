@@ -231,6 +231,6 @@ def test_no_machines_are_started_where_nothing_is_missing(tmp_path: Path, store:
 def test_machines_that_cannot_hold_a_cell_are_refused_before_anything_is_recorded(
     tmp_path: Path, recorded: Recorded
 ) -> None:
-    with pytest.raises(PreflightError, match=r"resources.gpus: 3 is not valid; expected at most 2"):
-        run_study(two_seeds(tmp_path, resources={"cpus": 1, "gpus": 3}))
+    with pytest.raises(PreflightError, match=r"resources.cpus: 9 is not valid; expected at most 4"):
+        run_study(two_seeds(tmp_path, resources={"cpus": 9}))
     assert recorded() == []

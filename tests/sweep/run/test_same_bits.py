@@ -14,9 +14,15 @@ from sweep.record.tracking import Tracking
 pytestmark = pytest.mark.endtoend
 
 
-def swept(folder: Path, name: str, *, seeds: list[int], workers: int, variants: tuple[str, ...]) -> dict[str, object]:
-    """Scores of a study of real trainings, run by the command in processes of its own."""
-    losses = {"chunked": {"loss": "angle", "layout": "chunked"}, "cosent": {"loss": "cosent"}}
+def swept(
+    folder: Path, name: str, *, seeds: list[int], workers: int, variants: tuple[str, ...], code: int = 0
+) -> dict[str, object]:
+    """Scores of the finished cells of a study of real trainings, run by the command in processes of its own."""
+    losses = {
+        "chunked": {"loss": "angle", "layout": "chunked"},
+        "cosent": {"loss": "cosent"},
+        "dirty": {"loss": "dirty_loss:Dirty"},
+    }
     study = {
         "version": 1,
         "name": name,
@@ -35,15 +41,50 @@ def swept(folder: Path, name: str, *, seeds: list[int], workers: int, variants: 
     done = subprocess.run(
         [*command, "--max-concurrent", str(workers)], capture_output=True, text=True, timeout=600, check=False
     )
-    assert done.returncode == 0, done.stderr
-    runs = Tracking(uri).recorded_runs(name)
-    assert len(runs) == len(seeds) * len(variants)
+    assert done.returncode == code, done.stderr
+    runs = [run for run in Tracking(uri).recorded_runs(name) if run.status == "FINISHED"]
+    assert code or len(runs) == len(seeds) * len(variants)
     return {
         f"{run.tags['sweep.variant']}-{run.tags['sweep.seed']}": {
             metric: value for metric, value in run.metrics.items() if metric.startswith(("test/", "validation/"))
         }
         for run in runs
     }
+
+
+DIRTY = """
+import os
+import torch
+from sentence_transformers.sentence_transformer import losses
+
+class Dirty(losses.CoSENTLoss):
+    # What a hurried user's loss may do to its process.
+    def __init__(self, model):
+        super().__init__(model)
+        torch.nn.functional.normalize = lambda values, *args, **named: values
+        losses.cosent.util.pairwise_cos_sim = lambda first, second: (first * second).sum(dim=1).detach()
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(2)
+        os.environ["OMP_NUM_THREADS"] = "2"
+        os.chdir("/")
+
+    def forward(self, *given):
+        torch.set_grad_enabled(False)
+        raise RuntimeError("after all that")
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_variant_whose_loss_changes_its_process_changes_no_other(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "dirty_loss.py").write_text(DIRTY, encoding="utf-8")
+    clean = swept(tmp_path, "clean", seeds=[0, 1], workers=workers, variants=("chunked",))
+    mixed = swept(tmp_path, "mixed", seeds=[0, 1], workers=workers, variants=("dirty", "chunked"), code=1)
+    assert mixed == clean
+    failed = [
+        run for run in Tracking(f"sqlite:///{tmp_path / 'mlflow.db'}").recorded_runs("mixed") if run.status == "FAILED"
+    ]
+    assert [(run.tags["sweep.variant"], run.attempt) for run in failed] == [("dirty", 1)] * 2
+    assert {run.tags["sweep.failure"] for run in failed} == {"RuntimeError: after all that"}
 
 
 def test_alone_or_among_others_with_one_worker_or_two(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""One training, as the process does it that it has for itself: the job that it gets, and what it answers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from analysis import schema
+from sweep.console import one_line
+from trainables.spec import Predictions, Progress, TrainResult, TrainSpec
+
+_PASSING: Final = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_NO_MEMORY: Final = ("can't allocate memory", "not enough memory", "std::bad_alloc")
+"""What torch's allocators say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One training, complete in itself."""
+
+    spec: TrainSpec
+    digests: Mapping[str, str]
+    """Contents and commits that the cell's identity names (`sweep.study.cells`)."""
+    threads: int
+    hides_gpus: bool = False
+    """The cell asked for no GPU: it sees none, whatever the machine has."""
+    memory_bytes: int | None = None
+    """Most that the process may allocate; None: no limit."""
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why there is no result."""
+
+    reason: str
+    """One line."""
+    kind: str
+    """`cell` or `infrastructure` (analysis.schema): whose fault it is."""
+    detail: str = ""
+    """The whole story: a traceback, or the last lines of the output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a training ended: with a result, with a failure, or stopped on request (neither)."""
+
+    result: TrainResult | None = None
+    failure: Failure | None = None
+    output: bytes = b""
+    """What the training wrote to its standard output and error; the middle is left out where it is long."""
+
+
+class Trainer(Protocol):
+    """Trains one job at a time, wherever it does."""
+
+    def train(self, job: Job, report: Callable[[Progress], None], stop_requested: Callable[[], bool]) -> Ended:
+        """Train; never raises for what the training does wrong.
+
+        Args:
+            job: What to train.
+            report: Gets the training's progress.
+            stop_requested: Asked often; True ends the training.
+        """
+
+    def close(self) -> None:
+        """Nothing more is to be trained."""
+
+
+def train_job(job: Job, report: Callable[[Progress], None]) -> TrainResult:
+    """Train in this process, and leave in it what the trainable leaves.
+
+    Raises:
+        Exception: whatever the trainable raises.
+    """
+    if job.hides_gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    from trainables.encoder.fetch import fetch_model, pinned
+    from trainables.registry import load_trainable
+    from trainables.runtime import configure
+    from trainables.user_code import add_to_import_path
+
+    configure(job.threads)
+    add_to_import_path(job.spec.root)
+    spec = pinned(job.spec, job.digests)
+    fetch_model(spec)
+    trainable = load_trainable(spec.trainable, spec.root)
+    configure(job.threads)  # again: loading it may have imported torch
+    return plain_result(trainable(spec, report))
+
+
+def plain_result(given: Any) -> TrainResult:
+    """A result of built-in and NumPy types only: another process can read it without the user's modules.
+
+    Raises:
+        TypeError: not a TrainResult, or a value of it that is not of the type that it says.
+    """
+    import numpy as np
+
+    if not isinstance(given, TrainResult):
+        raise TypeError(f"a trainable must return a TrainResult, not {type(given).__name__}")
+    try:
+        return replace(
+            given,
+            scores={str(name): float(value) for name, value in given.scores.items()},
+            predictions={
+                str(split): Predictions(
+                    labels=np.array(one.labels, dtype=np.float64),
+                    by_dim={int(dim): np.array(values, dtype=np.float64) for dim, values in one.by_dim.items()},
+                )
+                for split, one in given.predictions.items()
+            },
+            fingerprint={str(name): str(value) for name, value in given.fingerprint.items()},
+            times={str(name): float(value) for name, value in given.times.items()},
+            memory_peak_mb=None if given.memory_peak_mb is None else float(given.memory_peak_mb),
+            loss_curve=tuple((int(step), float(loss)) for step, loss in given.loss_curve),
+            datasets=tuple(replace(one) for one in given.datasets),
+            notes=tuple(str(note) for note in given.notes),
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TypeError(f"the trainable's result cannot be recorded: {error}") from error
+
+
+def failure_of(error: BaseException, job: Job) -> Failure:
+    """What an error that escaped a training says, and whose fault it is."""
+    detail = "".join(traceback.format_exception(error))
+    if isinstance(error, SystemExit):
+        said = "" if error.code is None else f": {' '.join(str(error.code).split())[:200]}"
+        return Failure(reason=f"the training called sys.exit{said}", kind=schema.FAILURE_CELL, detail=detail)
+    reason = one_line(error)
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+        if job.memory_bytes is not None:
+            reason = f"out of memory: more than resources.memory, {shown_bytes(job.memory_bytes)} ({reason})"
+            return Failure(reason=reason, kind=schema.FAILURE_CELL, detail=detail)
+        return Failure(reason=reason, kind=schema.FAILURE_INFRASTRUCTURE, detail=detail)
+    passing = isinstance(error, OSError) and error.errno in _PASSING
+    return Failure(reason=reason, kind=schema.FAILURE_INFRASTRUCTURE if passing else schema.FAILURE_CELL, detail=detail)
+
+
+def shown_bytes(number: float) -> str:
+    """Such as `8.0 GiB`."""
+    return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
