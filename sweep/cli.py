@@ -173,9 +173,9 @@ def init(file: Path | None, **flags: Any) -> None:
     Example:
       sweep init --name my-study --model toy --data toy --variants chunked,interleaved,cosent
     """
-    from sweep.study.template import write_study_file
+    from sweep.study.template import Wanted, write_study_file
 
-    path = write_study_file(file, **flags)
+    path = write_study_file(file, Wanted(**flags))
     click.echo(str(path))
     click.echo(f"next: sweep plan {path}", err=True)
 

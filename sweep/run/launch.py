@@ -36,6 +36,7 @@ from sweep.run.finisher import Finisher
 from sweep.run.progress import Count, Progress, tally_of
 from sweep.run.worker import Place
 from sweep.study.cells import Cell
+from sweep.study.search_block import search_endpoint
 
 DEFAULT_RETRIES: Final = 2
 
@@ -282,6 +283,7 @@ class Launch:
             memory_bytes=resources.memory,
             time_limit_s=resources.time_limit,
             modules=preflight.modules_ahead(self.study),
+            only_split=self._searched_split(),
             primary=self.study.primary,
         )
         queue = CellQueue(retries=self._options.retries, max_concurrent=self._options.max_concurrent, source=self)
@@ -305,6 +307,11 @@ class Launch:
         if self._interrupts.asked:
             return EXIT_INTERRUPTED
         return 1 if results.failed or results.spooled or results.unclosed or results.troubles else 0
+
+    def _searched_split(self) -> str | None:
+        if self._kind != schema.KIND_SEARCH or self.study.search is None:
+            return None
+        return search_endpoint(self.study.search, self.study.common_dims).partition("/")[0]
 
     def next_cells(self) -> list[Cell]:
         """What its source needs next, counted as cells of this launch (see `CellSource`)."""

@@ -17,7 +17,7 @@ from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
 from sweep.run.training import Failure, Job, Trainer, failure_of
 from sweep.study.cells import Cell
-from trainables.spec import Progress, TrainSpec
+from trainables.spec import Progress, TrainResult, TrainSpec
 
 BEGIN_WAIT_S: Final = 15.0
 """Longest wait for a run to be created before training goes ahead without one; it is created when recording."""
@@ -43,6 +43,8 @@ class Place:
     """Longest training of a cell."""
     modules: tuple[str, ...] = ()
     """What the cells need imported."""
+    only_split: str | None = None
+    """The split whose scores are recorded, where that is one: a search must not see the test scores of its trials."""
     primary: tuple[str, ...] = ()
     """Endpoints shown while the sweep runs; where a cell lacks them, its first score."""
 
@@ -138,7 +140,7 @@ class CellWorker:
             return self._failed(work, run, ended.failure, ended.output)
         if ended.result is None:
             return Outcome(kind="stopped", run_id=run_id, reason="stopped while training")
-        result = ended.result
+        result = _seen(ended.result, self.place.only_split)
         try:
             recording = recording_of(work.cell, result, time_ms=int(time.time() * 1000), output=ended.output)
         except Exception as error:
@@ -220,6 +222,17 @@ class CellWorker:
             run_id=run.run_id if run else None,
             recording=recording,
         ).pack()
+
+
+def _seen(result: TrainResult, split: str | None) -> TrainResult:
+    """The result with scores and predictions of that split only."""
+    if split is None:
+        return result
+    return replace(
+        result,
+        scores={name: value for name, value in result.scores.items() if name.startswith(f"{split}/")},
+        predictions={name: one for name, one in result.predictions.items() if name == split},
+    )
 
 
 def untrained_scores(spec: TrainSpec) -> dict[str, float]:

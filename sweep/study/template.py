@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.schema import ANGLE_LAYOUTS
@@ -61,52 +62,59 @@ class InitError(SweepError):
     """A flag of `sweep init` that cannot be used."""
 
 
-def write_study_file(
-    file: Path | None,
-    *,
-    name: str | None,
-    model: str,
-    data: str,
-    train: str | None,
-    validation: str | None,
-    test: str | None,
-    columns: str | None,
-    label_range: str | None,
-    variants: Sequence[str],
-    dims: str | None,
-    seeds: int,
-    cpus: int,
-    gpus: float,
-) -> Path:
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The flags of `sweep init`, as given."""
+
+    name: str | None
+    model: str
+    data: str
+    train: str | None
+    validation: str | None
+    test: str | None
+    columns: str | None
+    label_range: str | None
+    variants: Sequence[str]
+    dims: str | None
+    seeds: int
+    cpus: int
+    gpus: float
+
+
+def write_study_file(file: Path | None, wanted: Wanted) -> Path:
     """Write the file; every flag is checked as the study file's field that it becomes.
 
     Raises:
         InitError: a file that exists, or a flag that cannot be read.
         StudyError: a flag whose value the study file would refuse.
     """
+    model = wanted.model
     if file is None:
-        if not name:
+        if not wanted.name:
             raise InitError("sweep init: give a FILE or --name")
-        file = Path(f"{name}.yaml")
+        file = Path(f"{wanted.name}.yaml")
     if file.exists():
         raise InitError(f"{file}: it exists already; choose another name or remove it")
-    sizes = _numbers("--dims", dims) if dims else [16, 32, 64] if model in TOY_MODELS else [32, 64, 128, 256]
-    own = {"train": train, "validation": validation, "test": test}
-    chosen = _variants(variants)
+    sizes = (
+        _numbers("--dims", wanted.dims) if wanted.dims else [16, 32, 64] if model in TOY_MODELS else [32, 64, 128, 256]
+    )
+    own = {"train": wanted.train, "validation": wanted.validation, "test": wanted.test}
+    files = {split: path for split, path in own.items() if path}
+    chosen = _variants(wanted.variants)
     text = _TEMPLATE.format(
         file=file,
-        name=_text(name or file.stem),
+        name=_text(wanted.name or file.stem),
         model=_text(model),
-        data=_data(data, {split: path for split, path in own.items() if path}, columns, label_range),
+        data=_data(wanted.data, files, wanted.columns, wanted.label_range),
         dims=json.dumps(sizes),
         largest=max(sizes, default=0),
         variants="\n".join(f"  {_text(label)}: {overrides}" for label, overrides in chosen.items()),
         baseline=_text(next(iter(chosen))),
-        seeds=seeds,
+        seeds=wanted.seeds,
         # The toy encoder is small and young: at a rate for large ones it would learn next to nothing.
         learning_rate="1e-3" if model in TOY_MODELS else "2e-5",
-        cpus=cpus,
-        gpus=f"{gpus:g}",
+        cpus=wanted.cpus,
+        gpus=f"{wanted.gpus:g}",
     )
     _write_checked(file, text)
     return file

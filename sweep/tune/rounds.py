@@ -148,7 +148,8 @@ class SearchRounds:
         if self._endpoint in metrics:
             return metrics[self._endpoint]
         known = sorted(name for name in metrics if name.startswith(("validation/", "test/")) and "_by_dim" not in name)
-        allowed = f"the trainable records {', '.join(known) or 'no score'}"
+        split = self._endpoint.partition("/")[0]
+        allowed = f"of {split}, all that this search sees, the trainable records {', '.join(known) or 'no score'}"
         raise StudyError(file=str(self.study.path), field="search.endpoint", value=self._endpoint, allowed=allowed)
 
 

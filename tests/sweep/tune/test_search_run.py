@@ -68,8 +68,14 @@ def test_searched_frozen_compared(tmp_path: Path, store: Tracking, capsys: pytes
     path.write_text(STUDY)
 
     assert tune(load_study(path), backend) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'planted.tuned.yaml'}\n"
+    said = capsys.readouterr()
+    assert said.out == f"{tmp_path / 'planted.tuned.yaml'}\n"
+    assert "validation/spearman_64" in said.err
+    assert "test/" not in said.err  # a search neither shows nor stores what its variants are compared on
     searched = store.recorded_runs("planted", schema.KIND_SEARCH)
+    assert not [name for run in searched for name in run.metrics if name.startswith("test/")]
+    assert not list(tmp_path.rglob("predictions/test.parquet"))
+    assert len(list(tmp_path.rglob("predictions/validation.parquet"))) == 12
     assert Counter((run.label[0], run.status) for run in searched) == {
         ("plain", "FINISHED"): 6,
         ("improved", "FINISHED"): 6,
