@@ -69,9 +69,13 @@ def _study(path: Path, seeds: int | Sequence[int] | None = None) -> Study:
     if seeds is None:
         return study
     try:
-        return study.with_seeds(seeds)
+        chosen = study.with_seeds(seeds)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--seeds") from None
+    if study.search is not None and (shared := sorted(set(study.search.seeds) & set(chosen.seeds))):
+        allowed = f"the search uses seed {shared[0]}; the comparison needs seeds that it has not seen"
+        raise click.BadParameter(allowed, param_hint="--seeds")
+    return chosen
 
 
 def _uri(given: str | None) -> str:

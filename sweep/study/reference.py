@@ -64,6 +64,9 @@ _RULES = """\
 - Relative paths start at the study file's folder. Modules of your own (`module:function`) are found there too, after
   everything that is installed.
 - Keys are read as written, so a variant may be called `no` or `1`; a key given twice is an error; `2e-5` is a number.
+- Labels hold no slashes, quotes or control characters, and no two may differ only in Unicode normalisation. Where a
+  grid's value has a character that cannot be seen, its label shows it written out (`\\n`). Names of options and of
+  endpoints are recorded as they are: letters, digits, blanks and `/ . - _ :`, at most 243 characters.
 - The study's name, labels, resources and `analysis` are no part of a cell's identity: change them, and nothing is
   trained again. Any other change makes other cells. After a renaming, the next `sweep run` gives recorded runs the new
   names (and keeps the first one as `sweep.first_variant`); the report reads under them, the declared baseline too.

@@ -92,7 +92,7 @@ class Study:
             seeds: A list of seeds; or a count: the first ones of the study's own, then the numbers that follow.
 
         Raises:
-            ValueError: no seeds, too many, one twice, one out of range, or one that the study's search uses.
+            ValueError: no seeds, too many, one twice, or one out of range.
         """
         if (seeds if isinstance(seeds, int) else len(seeds)) * len(self.specs) > MAX_CELLS:
             raise ValueError(f"more seeds than make {MAX_CELLS} cells")
@@ -110,8 +110,6 @@ class Study:
             raise ValueError(f"expected at most {MAX_SEEDS} seeds")
         if not all(0 <= seed <= MAX_SEED for seed in chosen):
             raise ValueError(f"expected whole numbers from 0 to {MAX_SEED}")
-        if self.search is not None and (shared := sorted(set(self.search.seeds) & set(chosen))):
-            raise ValueError(f"the search uses seed {shared[0]}; the comparison needs seeds that it has not seen")
         return replace(self, seeds=tuple(chosen))
 
 
