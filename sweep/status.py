@@ -11,17 +11,19 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from analysis import schema
+from sweep.files import lock_file
 from sweep.record.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
+from sweep.record.study_lock import is_live
+from sweep.record.tracking import Tracking
+from sweep.record.tracking_uri import database_file
 from sweep.run.preflight import planned_cells, unresolved_notices
 from sweep.run.progress import duration
+from sweep.run.sequential import SequentialState, state_now
 from sweep.study import Study
 from sweep.study.warnings import study_warnings
-
-if TYPE_CHECKING:
-    from sweep.run.sequential import SequentialState
 
 SHOW_WAIT_S = 10.0
 """Longest wait for a tracking store that is away, where nothing is to be written."""
@@ -59,17 +61,11 @@ def study_status(study: Study, tracking_uri: str) -> StudyStatus:
         TrackingError: not a usable store.
         TrackingUnavailable: the store did not answer in time.
     """
-    from sweep.files import lock_file
-    from sweep.record.study_lock import is_live
-    from sweep.record.tracking import Tracking
-    from sweep.record.tracking_uri import database_file
 
     tracking = Tracking(tracking_uri, wait_s=SHOW_WAIT_S)
     recorded = tracking.recorded_runs(study.name)
     sequential = None
     if study.analysis.stopping == "sequential":
-        from sweep.run.sequential import state_now
-
         study, cells, sequential = state_now(study, tracking, recorded, planned_cells)
     else:
         cells = planned_cells(study)

@@ -135,6 +135,9 @@ def test_sweep_starts_with_the_contracts_of_the_others_alone() -> None:
     assert used == {
         "trainables.spec",
         "trainables.training_fields",
+        "trainables.errors",
+        "trainables.kept",
+        "trainables.registry",
         "analysis.schema",
         "analysis.files",
         "analysis.showing",

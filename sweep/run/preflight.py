@@ -7,17 +7,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from analysis.schema import DEFAULT_SETTING
 from sweep.errors import PreflightError, StudyError, TrackingError
 from sweep.study import Study
 from sweep.study.cells import Cell, Digests, expand
+from trainables.errors import InputError
 from trainables.registry import modules_of
 from trainables.spec import TrainSpec
-
-if TYPE_CHECKING:
-    from trainables.errors import InputError
 
 
 def resolve_digests(spec: TrainSpec) -> Digests:
@@ -60,7 +57,6 @@ def check_study(study: Study, *, on_progress: Callable[[str], None] = lambda lin
         PreflightError: the first thing that is wrong: where, which field, which value, what is allowed.
     """
     from trainables.checks import check_spec
-    from trainables.errors import InputError
 
     warnings: dict[str, None] = {}
     for (variant, setting), spec in study.specs.items():

@@ -7,23 +7,29 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from analysis import schema
+from analysis.files import write_atomically
+from sweep.console import EXIT_INTERRUPTED, say
 from sweep.errors import StudyError, SweepError
+from sweep.files import lock_file
+from sweep.record.retry import START_WAIT_S, tracking_wait_s
+from sweep.record.study_lock import Owner, StudyLock
+from sweep.record.tracking import Tracking
+from sweep.record.tracking_uri import database_file, default_uri
+from sweep.run.backend import Backend
+from sweep.run.launch import DEFAULT_RETRIES, RunOptions
+from sweep.run.preflight import resolved_cells
+from sweep.run.run_study import run_cells
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell
 from sweep.study.search_block import Point, SearchBlock, SearchedBy, endpoint_warnings, search_endpoint
-from sweep.study.yaml_reader import MISSING
-from sweep.tune.optuna import Tried
+from sweep.study.yaml_reader import MISSING, read_document
+from sweep.tune.optuna import Tried, VariantSearch, best_of, default_storage, open_storage, storage_url
 from sweep.tune.rounds import SearchRounds, shown, trial_label
-
-if TYPE_CHECKING:
-    from sweep.record.tracking import Tracking
-    from sweep.run.backend import Backend
-    from sweep.run.launch import RunOptions
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _HEADER = """\
@@ -58,11 +64,6 @@ def tune(
     Raises:
         SweepError: nothing could be started, or the frozen study cannot be written.
     """
-    from sweep.console import EXIT_INTERRUPTED, say
-    from sweep.record.retry import START_WAIT_S, tracking_wait_s
-    from sweep.record.tracking import Tracking
-    from sweep.record.tracking_uri import default_uri
-    from sweep.run.launch import DEFAULT_RETRIES, RunOptions
 
     search = _declared(study)
     path = _checked_output(study, output)
@@ -119,14 +120,6 @@ def _searched(
     study: Study, search: SearchBlock, tracking: Tracking, backend: Backend, options: RunOptions
 ) -> tuple[int, dict[str, list[Tried]]]:
     """Run what is missing of the searches of all variants: exit code, and the trials by variant."""
-    from sweep.console import say
-    from sweep.files import lock_file
-    from sweep.record.retry import tracking_wait_s
-    from sweep.record.study_lock import Owner, StudyLock
-    from sweep.record.tracking_uri import database_file
-    from sweep.run.preflight import resolved_cells
-    from sweep.run.run_study import run_cells
-    from sweep.tune.optuna import VariantSearch, default_storage, open_storage, storage_url
 
     file = database_file(tracking.uri)
     base = {cell.variant: cell for cell in resolved_cells(study.with_seeds(search.seeds[:1]))}
@@ -169,7 +162,6 @@ def search_name(study: str, search: SearchBlock, cell: Cell) -> str:
 
 def search_record(study: Study, search: SearchBlock, trials: Mapping[str, Sequence[Tried]]) -> SearchedBy | str:
     """What the search did and chose; or, in words, why nothing can be chosen."""
-    from sweep.tune.optuna import best_of
 
     best = {}
     for variant, tried in trials.items():
@@ -210,8 +202,6 @@ def _write(path: Path, study: Study, record: SearchedBy) -> None:
     Raises:
         SweepError: another file is there, or the folder cannot be written.
     """
-    from analysis.files import write_atomically
-    from sweep.study.yaml_reader import read_document
 
     text = frozen_study(study.path.name, read_document(study.path).data, record)
     try:
