@@ -86,7 +86,7 @@ class CellTrial(tune.Trainable):
         self._node = ray.get_runtime_context().get_node_id()
         if place.memory_bytes is None:
             cells = cell_slots(place.threads, place.gpus, lambda node: node["NodeID"] == self._node)
-            place = replace(place, memory_bytes=memory_share(max(1, cells)))
+            place = replace(place, memory_bytes=memory_share(max(1, min(cells, place.at_once or cells))))
         self._place = place
         self._trainer = CellProcesses(place.owner, modules=place.modules, threads=place.threads)
         self._worker = CellWorker(place, self._trainer)

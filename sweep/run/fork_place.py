@@ -140,6 +140,7 @@ def _environment(threads: int) -> dict[str, str]:
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS: it forbids what some libraries do at their first use
     }
 
 

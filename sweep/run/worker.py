@@ -39,6 +39,8 @@ class Place:
     """Of one cell."""
     memory_bytes: int | None = None
     """Most that a cell may allocate; None: what its share of the machine is, where that is known."""
+    at_once: int | None = None
+    """Most cells at once; None: as many as fit."""
     time_limit_s: float | None = None
     """Longest training of a cell."""
     modules: tuple[str, ...] = ()
