@@ -275,3 +275,18 @@ def test_any_text_is_refused_in_one_line(text: str, tmp_path_factory: pytest.Tem
     line = refusal(path)
     assert line is not None
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes_"),
+    [("8GiB", 8 * 2**30), ("1.5 gib", 3 * 2**29), ("500MB", 500_000_000), ("64MiB", 64 * 2**20), (None, None)],
+)
+def test_memory_of_a_cell(tmp_path: Path, given: str | None, bytes_: int | None) -> None:
+    assert load_study(write(tmp_path, toy(resources={"memory": given}))).resources.memory == bytes_
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("2h", 7200), ("90m", 5400), ("1h 30m", 5400), ("45s", 45), ("1d2h", 93600), (None, None)]
+)
+def test_time_limit_of_a_cell(tmp_path: Path, given: str | None, seconds: float | None) -> None:
+    assert load_study(write(tmp_path, toy(resources={"time_limit": given}))).resources.time_limit == seconds

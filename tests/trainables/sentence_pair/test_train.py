@@ -24,6 +24,7 @@ from trainables.data.load import load_split
 from trainables.errors import CollapsedModel, InputError, NonFiniteLoss
 from trainables.sentence_pair.tokens import TokenCache
 from trainables.sentence_pair.train import train
+from trainables.sentence_pair.trainer import training_arguments
 from trainables.spec import Progress, TrainSpec
 from trainables.toy_encoder import toy_encoder_folder
 
@@ -137,9 +138,26 @@ from trainables import runtime
 runtime.configure(1)
 from trainables.spec import TrainSpec
 from trainables.sentence_pair.train import train
+from trainables.sentence_pair.trainer import training_arguments
 result = train(TrainSpec(**json.loads(sys.argv[1])), lambda progress: None)
 print(json.dumps({"scores": dict(result.scores), "fingerprint": dict(result.fingerprint)}))
 """
+
+
+def test_several_devices_do_not_multiply_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SentenceTransformerTrainingArguments, "n_gpu", property(lambda self: self.__dict__["_n_gpu"]))
+    setup = SentenceTransformerTrainingArguments.__post_init__
+
+    def on_two_devices(self: SentenceTransformerTrainingArguments) -> None:
+        setup(self)
+        self._n_gpu = 2
+
+    monkeypatch.setattr(SentenceTransformerTrainingArguments, "__post_init__", on_two_devices)
+    spec = toy_spec()
+    with runtime.isolated():
+        arguments = training_arguments(spec, tmp_path)
+    assert arguments.n_gpu == 1
+    assert arguments.train_batch_size == spec.training["batch_size"]
 
 
 def test_fresh_and_reused_process_give_the_same_bits() -> None:
