@@ -16,10 +16,11 @@ BUILTIN_TRAINABLES: Final = {
     "closed-form": "trainables.synthetic:closed_form",
 }
 
+_EVERY: Final = ("trainables.encoder.fetch", "trainables.runtime")
 _IMPORTED: Final = {
-    BUILTIN_TRAINABLE: ("trainables.sentence_pair.train",),
+    BUILTIN_TRAINABLE: ("trainables.sentence_pair.train", "transformers.modeling_layers", "transformers.masking_utils"),
     "noop": ("trainables.synthetic",),
-    "closed-form": ("trainables.synthetic", "trainables.sentence_pair.evaluation"),
+    "closed-form": ("trainables.synthetic", "trainables.sentence_pair.evaluation", "scipy.stats"),
 }
 _LIKELY: Final = ("torch", "transformers", "sentence_transformers")
 
@@ -30,7 +31,7 @@ def modules_of(name: str) -> tuple[str, ...]:
     Args:
         name: A built-in name or an import path.
     """
-    return _IMPORTED.get(name, _LIKELY)
+    return (*_EVERY, *_IMPORTED.get(name, _LIKELY))
 
 
 def load_trainable(name: str, root: Path | None = None) -> Trainable:

@@ -120,7 +120,8 @@ def server() -> Iterator[str]:
         ((403, b"Invalid Host header - possible DNS rebinding attack detected"), "refuses the host name '127.0.0.1:"),
         ((401, b"You are not authenticated"), "refuses the user (HTTP 401)"),
         ((500, b"broken\npipe"), "answers HTTP 500 there (broken pipe)"),
-        ((200, b"<html>"), "does not answer there"),
+        ((200, b"<html>"), "answers with HTML there instead of JSON; a login page or a proxy?"),
+        ((200, b"[]"), "does not answer there"),
     ],
 )
 def test_what_a_tracking_server_answers(
