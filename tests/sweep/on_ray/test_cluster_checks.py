@@ -121,7 +121,7 @@ def server() -> Iterator[str]:
         ((401, b"You are not authenticated"), "refuses the user (HTTP 401)"),
         ((500, b"broken\npipe"), "answers HTTP 500 there (broken pipe)"),
         ((200, b"<html>"), "answers with HTML there instead of JSON; a login page or a proxy?"),
-        ((200, b"[]"), "does not answer there"),
+        ((200, b"hello"), "does not answer there"),
     ],
 )
 def test_what_a_tracking_server_answers(
