@@ -127,7 +127,7 @@ def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 NODES = [{"CPU": 8.0, "GPU": 0.0}, {"CPU": 2.0, "GPU": 2.0}]
 
 
-@pytest.mark.parametrize("resources", [{"cpus": 8}, {"cpus": 2, "gpus": 2}, {"cpus": 1, "gpus": 0.5}])
+@pytest.mark.parametrize("resources", [{"cpus": 8}, {"cpus": 2, "gpus": 1}, {"cpus": 1, "gpus": 0.5}])
 def test_resources_that_fit(resources: dict[str, float], tmp_path: Path) -> None:
     preflight.check_resources(study(tmp_path, noop(resources=resources)), NODES)
 
@@ -136,10 +136,14 @@ def test_resources_that_fit(resources: dict[str, float], tmp_path: Path) -> None
     ("resources", "message"),
     [
         ({"cpus": 9}, r"resources\.cpus: 9 is not valid; expected at most 8"),
-        ({"gpus": 3}, r"resources\.gpus: 3 is not valid; expected at most 2"),
         ({"cpus": 8, "gpus": 1}, "no single machine has both"),
     ],
 )
 def test_resources_that_do_not_fit(resources: dict[str, float], message: str, tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match=message):
         preflight.check_resources(study(tmp_path, noop(resources=resources)), NODES)
+
+
+def test_a_gpu_where_no_machine_has_one(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match=r"resources\.gpus: 0.5 is not valid; expected at most 0"):
+        preflight.check_resources(study(tmp_path, noop(resources={"gpus": 0.5})), NODES[:1])
