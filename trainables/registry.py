@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 from pathlib import Path
 from typing import Final, cast
 
 from trainables.errors import InputError
 from trainables.spec import BUILTIN_TRAINABLE, Trainable
-from trainables.user_code import is_import_path, load_object
+from trainables.user_code import is_import_path, load_object, module_file
 
 BUILTIN_TRAINABLES: Final = {
     BUILTIN_TRAINABLE: "trainables.sentence_pair.train:train",
@@ -22,16 +23,35 @@ _IMPORTED: Final = {
     "noop": ("trainables.synthetic",),
     "closed-form": ("trainables.synthetic", "trainables.sentence_pair.evaluation", "scipy.stats"),
 }
-_LIKELY: Final = ("torch", "transformers", "sentence_transformers")
+_SAFE: Final = frozenset({"torch", "transformers", "sentence_transformers", "datasets", "numpy", "scipy", "trainables"})
+"""Packages that start no thread and touch no device when they are imported."""
 
 
-def modules_of(name: str) -> tuple[str, ...]:
-    """Modules that a training with that trainable needs, apart from the user's own, which may change what they import.
+def modules_of(name: str, root: Path | None = None) -> tuple[str, ...]:
+    """Modules to import before it is known which cell comes; never the user's own, which may do anything.
 
     Args:
-        name: A built-in name or an import path.
+        name: A built-in name or an import path; of the module behind one, the source says what it imports.
+        root: Folder of the study file.
     """
-    return (*_EVERY, *_IMPORTED.get(name, _LIKELY))
+    return (*_EVERY, *(_IMPORTED.get(name) or _imports_of(name, root)))
+
+
+def _imports_of(name: str, root: Path | None) -> tuple[str, ...]:
+    module = name.partition(":")[0]
+    # For a part of a package, finding it would run the package.
+    file = None if "." in module else module_file(module, root)
+    try:
+        source = ast.parse(file.read_text(encoding="utf-8")) if file is not None else ast.Module([], [])
+    except (OSError, ValueError, SyntaxError):
+        return ()  # told when it is loaded
+    found: dict[str, None] = {}
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            found.update(dict.fromkeys(alias.name for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found[node.module] = None
+    return tuple(one for one in found if one.partition(".")[0] in _SAFE)
 
 
 def load_trainable(name: str, root: Path | None = None) -> Trainable:

@@ -124,19 +124,22 @@ def _nodes(*, shared: bool) -> RayNodes:
 
 @contextmanager
 def warm_session(request: SessionRequest, *, address: str | None) -> Iterator[RayNodes]:
-    """A Ray to run on (`ray_session`), an open store, and on this machine a fork server.
+    """A Ray to run on (`ray_session`), an open store, and, where this machine trains, its fork server.
 
     Args:
         request: What is to run; what is wrong with its store shows at the store's first use.
         address: Of a cluster; None: RAY_ADDRESS, else this machine.
     """
     study, scratch = request.study, request.scratch / "ray"
+    server = fork_server(request.owner, modules=modules_ahead(study), threads=study.resources.cpus)
     if not is_own(address):
-        with ray_session(address, cpus=study.resources.cpus, scratch=scratch) as session:
+        with (
+            ray_session(address, cpus=study.resources.cpus, scratch=scratch) as session,
+            server if _trains_here(study.resources.cpus) else nullcontext(),
+        ):
             yield session
         return
-    ahead = modules_ahead(study)
-    with fork_server(request.owner, modules=ahead, threads=study.resources.cpus):
+    with server:
         # Not a daemon: a new database that is left half made could not be opened again.
         opening = threading.Thread(target=_open, args=(request.tracking,), name="open-store", daemon=False)
         opening.start()
@@ -144,6 +147,13 @@ def warm_session(request: SessionRequest, *, address: str | None) -> Iterator[Ra
         with ray_session(address, cpus=study.resources.cpus, scratch=scratch, modules=modules) as session:
             opening.join()
             yield session
+
+
+def _trains_here(cpus: int) -> bool:
+    """Whether the machine of this process is one that the connected cluster places cells on."""
+    here = ray.get_runtime_context().get_node_id()
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return any(node["NodeID"] == here and node["Resources"].get("CPU", 0) >= cpus for node in nodes)
 
 
 def worker_modules(study: Study, cells: int) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def _what(spec: TrainSpec, name: str) -> str:
 def modules_ahead(study: Study) -> tuple[str, ...]:
     """Modules that the cells of a study need and that may be imported before it is known which cell comes."""
     names = dict.fromkeys(spec.trainable for spec in study.specs.values())
-    return tuple(dict.fromkeys(module for name in names for module in modules_of(name)))
+    return tuple(dict.fromkeys(module for name in names for module in modules_of(name, study.root)))
 
 
 def check_resolved(study: Study, cells: Sequence[Cell]) -> None:

@@ -9,6 +9,7 @@ from tests.trainables.conftest import toy_spec
 from trainables.checks import check_spec
 from trainables.encoder.model_checks import embedding_size
 from trainables.errors import InputError
+from trainables.registry import modules_of
 from trainables.spec import TrainSpec
 
 
@@ -107,3 +108,16 @@ def test_planted_effect_is_there() -> None:
 
     differences = [score(0.05, seed) - score(0.0, seed) for seed in range(4)]
     assert all(abs(difference - 0.05) < 0.015 for difference in differences)
+
+
+def test_what_a_trainable_imports_is_read_without_running_it(tmp_path: Path) -> None:
+    (tmp_path / "own_imports.py").write_text(
+        "import torch.nn as nn, os\nfrom scipy.stats import rankdata\nfrom own_other import x\n"
+        "def train(spec, report):\n    from trainables.synthetic import noop\n    import tensorflow\n"
+        "raise SystemExit('ran')\n",
+        encoding="utf-8",
+    )
+    assert modules_of("own_imports:train", tmp_path)[2:] == ("torch.nn", "scipy.stats", "trainables.synthetic")
+    (tmp_path / "own_broken.py").write_text("def (", encoding="utf-8")
+    assert modules_of("own_broken:train", tmp_path)[2:] == ()
+    assert modules_of("own_absent:train", tmp_path)[2:] == ()
