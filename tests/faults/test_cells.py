@@ -1,0 +1,92 @@
+"""Cells that end with their process, take all memory, or do not end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import STUDY, Bench, Row
+
+pytestmark = pytest.mark.faults
+Check = Callable[..., Row]
+
+MISBEHAVING = """
+import json, os, time
+from trainables.synthetic import closed_form
+
+def train(spec, report):
+    name = ("b" if "effect" in spec.options else "a") + str(spec.seed)
+    fault = json.loads(os.environ.get("FAULTS", "{}")).get(name)
+    kept = []
+    while fault == "allocates":
+        kept.append(bytearray(b"x" * 2**24))
+    if fault == "hangs":
+        print(name, "hangs", flush=True)
+        while True:
+            time.sleep(60)
+    return closed_form(spec, report)
+"""
+
+
+def test_processes_of_cells_killed(bench: Bench, check: Check) -> None:
+    """One launch, four faults, each of which costs an attempt of the cells that it hits."""
+    launch = bench.start("--retries", "9")
+    launch.wait_for("finished")
+    launch.a_cell().kill()
+    launch.wait_for("the training was killed by SIGKILL: out of memory?")
+    launch.a_cell()
+    (server,) = launch.fork_servers()
+    server.kill()
+    launch.wait_for("the process that cells are forked from is gone")
+    launch.a_cell()
+    # With its socket: running cells are not hit, and who comes anew starts another server.
+    for server in launch.fork_servers():
+        shutil.rmtree(_folder_of(server.cmdline()))
+    launch.a_worker().kill()
+    assert launch.wait() == 0, launch.output
+    assert "its worker died" in launch.output
+    row = check(bench, "kill -9 of a cell, of the fork server, of a worker; its folder removed", 0)
+    assert row.attempts >= row.cells + 3
+    left = [Path(_folder_of(process.cmdline())) for process in launch.fork_servers()]
+    assert left == []
+
+
+def _folder_of(command: list[str]) -> str:
+    """Of a fork server, from its command line."""
+    root = f"/tmp/pairsweep-{os.getuid()}/"
+    return root + command[-1].partition(root)[2].partition("'")[0]
+
+
+def test_cells_that_take_all_memory_or_hang(bench: Bench, check: Check) -> None:
+    (bench.folder / "misbehaving.py").write_text(MISBEHAVING, encoding="utf-8")
+    study = {**STUDY, "trainable": "misbehaving:train", "options": {"sleep_s": 0.5}}
+    bench.write({**study, "resources": {"cpus": 1, "memory": "1GiB", "time_limit": "8s"}})
+    bench.env["FAULTS"] = json.dumps({"b0": "allocates", "a1": "hangs"})
+    launch = bench.start()
+    assert launch.wait() == 1, launch.output
+    assert "FAILED b-s0-default: out of memory: more than resources.memory, 1.0 GiB" in launch.output
+    assert "FAILED a-s1-default: took longer than resources.time_limit, 8 s" in launch.output
+    assert "4 of 6 cells finished, 2 failed" in launch.output
+    assert len(bench.runs()) == 6, "a cell that fails by itself has one attempt"
+
+    bench.write(study)  # no limit any more
+    bench.env["FAULTS"] = json.dumps({"a1": "hangs"})
+    launch = bench.start("--retry-failed")
+    launch.wait_for("finished b-s0-default")
+    launch.a_cell()
+    began = time.monotonic()
+    launch.kill(signal.SIGINT)
+    assert launch.wait() == 130, launch.output
+    assert time.monotonic() - began < 8
+    assert launch.fork_servers() == []
+
+    bench.env.clear()
+    assert bench.run("--retry-failed") == 0, bench.launches[-1].output
+    check(bench, "a cell without end in memory, one in time; Ctrl-C on it", 1, 130, 0)
