@@ -136,7 +136,7 @@ class Launch:
             raise AssertionError(f"still running after {timeout_s:.0f} s:\n{self.output}") from None
 
     def workers(self) -> list[psutil.Process]:
-        """Its processes that train now."""
+        """Its workers: Ray's processes, which have cells trained, one after another, and record them."""
         found = []
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self.process.pid).children(recursive=True):
@@ -146,7 +146,7 @@ class Launch:
         return found
 
     def a_worker(self, timeout_s: float = START_S) -> psutil.Process:
-        """A process that trains now."""
+        """A worker that has a cell."""
         deadline = time.monotonic() + timeout_s
         while not (found := self.workers()):
             assert time.monotonic() < deadline, self.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults.harness import STUDY, Bench, Row
+from tests.faults.harness import START_S, STUDY, Bench, Row
 
 pytestmark = pytest.mark.faults
 Check = Callable[..., Row]
@@ -49,19 +50,20 @@ def test_processes_of_cells_killed(bench: Bench, check: Check) -> None:
     server.kill()
     launch.wait_for("the process that cells are forked from is gone")
     launch.a_cell()
-    # With their sockets: running cells are not hit, and the next worker starts another server.
-    (folder,) = Path(root).glob("pairsweep-*")
-    shutil.rmtree(folder)
+    # With the sockets: the next worker finds none and starts another server.
+    shutil.rmtree(Path(root) / f"pairsweep-{os.getuid()}")
     servers = launch.fork_servers()
     launch.a_worker().kill()
     launch.wait_for("its worker died")
-    while len(now := launch.fork_servers()) <= len(servers):
-        assert launch.process.poll() is None, "no other server was started"
+    deadline = time.monotonic() + START_S
+    while not (new := [one for one in launch.fork_servers() if one not in servers]):
+        assert launch.process.poll() is None, launch.output
+        assert time.monotonic() < deadline, launch.output
         time.sleep(0.05)
     assert launch.wait() == 0, launch.output
     row = check(bench, "kill -9 of a cell, of the fork server, of a worker; its folder removed", 0)
     assert row.attempts >= row.cells + 3
-    _, left = psutil.wait_procs(now, timeout=20)
+    _, left = psutil.wait_procs([*servers, *new], timeout=20)
     assert left == []
     shutil.rmtree(root, ignore_errors=True)
 
