@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import CELLS, START_S, Bench, Gate, Row, Server, a_served_bench, write_lock
+from tests.faults.harness import CELLS, START_S, Bench, Gate, Row, Server, a_served_bench, free_port, write_lock
 
 pytestmark = pytest.mark.faults
 Check = Callable[..., Row]
@@ -109,6 +109,7 @@ def test_server_restarted_before_the_last_tag_then_too_busy(server: Server, tmp_
         (run,) = [run for run in bench.runs() if run.metrics]
         assert len(run.predictions()) == 2
         assert run.tags.get("sweep.complete") is None
+        server.port = free_port()  # the old one may be somebody else's by now; the gate's stays
         server.start()
         launch.wait_for("finished")
         assert {one.run_id: one.status for one in bench.runs()}[run.run_id] == "FINISHED", "it was trained again"
