@@ -74,20 +74,21 @@ def ray_session(address: str | None, *, cpus: int, scratch: Path, modules: Seque
     address = address or os.environ.get(ENV_ADDRESS) or _OWN
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        if address != _OWN:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        else:
-            os.environ[_KEEP_FOLDER] = "0"
-            ray.init(
-                address=_OWN,
-                num_cpus=max(cpus, available_cpus()),
-                include_dashboard=False,
-                _temp_dir=str(scratch),
-                object_store_memory=OBJECT_STORE_BYTES,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                _system_config={"preload_python_modules": list(modules)} if modules else None,
-            )
+        with _no_words_of_rays():
+            if address != _OWN:
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            else:
+                os.environ[_KEEP_FOLDER] = "0"
+                ray.init(
+                    address=_OWN,
+                    num_cpus=max(cpus, available_cpus()),
+                    include_dashboard=False,
+                    _temp_dir=str(scratch),
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    _system_config={"preload_python_modules": list(modules)} if modules else None,
+                )
     except Exception as error:
         where = "this machine" if address == _OWN else address
         raise ClusterError(f"Ray at {where}: {one_line(error)}") from error
@@ -96,6 +97,22 @@ def ray_session(address: str | None, *, cpus: int, scratch: Path, modules: Seque
             yield _nodes(shared=address != _OWN)
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _no_words_of_rays() -> Iterator[None]:
+    """Join a Ray that prints nothing here of what its daemons say: `(raylet) A worker died ...`, in colours.
+
+    No option turns that off. A thread prints it, which is given nothing to do; the sweep tells each loss in a line.
+    """
+    from ray._private import worker
+
+    printing = worker.listen_error_messages
+    worker.listen_error_messages = lambda *job: None
+    try:
+        yield
+    finally:
+        worker.listen_error_messages = printing
 
 
 @contextmanager

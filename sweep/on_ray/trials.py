@@ -20,8 +20,9 @@ from ray import tune
 from ray.experimental import internal_kv
 from ray.tune.search import Searcher
 
+from analysis import schema
 from sweep.console import one_line
-from sweep.on_ray.machines import Pin
+from sweep.on_ray.machines import Pin, live_nodes
 from sweep.run.backend import Workload
 from sweep.run.cell_process import CellProcesses, memory_share
 from sweep.run.cell_queue import CellQueue
@@ -29,6 +30,7 @@ from sweep.run.finisher import LOST, NODE_LOST
 from sweep.run.worker import Assignment, CellWorker, Outcome, Place, WorkerStatus
 
 OUTCOME: Final = "outcome"
+NODE: Final = "node"
 WORK: Final = "work"
 TELL_S: Final = 0.5
 """A worker tells and asks at most this often; a shorter cell does neither."""
@@ -39,6 +41,8 @@ SPARE: Final = 1
 GRACE_S: Final = 10.0
 """A worker that does not end its training within this time is ended with it."""
 RECORDING_GRACE_S: Final = 120.0
+MACHINE_S: Final = 20.0
+"""Ray notices that a machine is gone some 15 s after that machine's processes are."""
 _NODE_DIED: Final = "its node has died"
 """In Ray's word about an actor."""
 
@@ -84,6 +88,7 @@ class CellTrial(tune.Trainable):
         """Called once a process."""
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)
         self._node = ray.get_runtime_context().get_node_id()
+        self._among_many = _is_cluster()
         if place.memory_bytes is None:
             cells = cell_slots(place.threads, place.gpus, lambda node: node["NodeID"] == self._node)
             place = replace(place, memory_bytes=memory_share(max(1, min(cells, place.at_once or cells))))
@@ -103,10 +108,10 @@ class CellTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and record one cell."""
-        board = _Board(self._place.owner, self._work.launch, self._node)
+        board = _Board(self._place.owner, self._work.launch, self._node, at_once=self._among_many)
         outcome = self._worker.run(self._work, board.tell, board.stop_requested)
         board.clear()
-        return {"done": True, OUTCOME: outcome}
+        return {"done": True, OUTCOME: outcome, NODE: self._node}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing is kept: a cell is trained whole or not at all."""
@@ -115,11 +120,13 @@ class CellTrial(tune.Trainable):
 class _Board:
     """What a worker tells the driver and asks it while it works: Ray's key-value store."""
 
-    def __init__(self, owner: str, launch: str, node: str) -> None:
+    def __init__(self, owner: str, launch: str, node: str, *, at_once: bool) -> None:
+        """Begin; `at_once`: on one of several machines, which may vanish, it is told from the start on which."""
         self._key = _status_key(owner, launch)
         self._node = node
         self._stop = _stop_key(owner)
-        self._told = self._asked = time.monotonic()
+        self._asked = time.monotonic()
+        self._told = self._asked - (TELL_S if at_once else 0.0)
         self._written = False
 
     def tell(self, status: WorkerStatus) -> None:
@@ -203,9 +210,11 @@ class _Conductor(tune.Callback):
 
     def __init__(self, sweep: TrialSweep) -> None:
         self._sweep = sweep
-        self._ended: dict[str, Outcome] = {}
+        self._ended: dict[str, tuple[Outcome, str]] = {}
+        """Trial id -> outcome, and the machine that it was on."""
         self._looked = self._counted = 0.0
         self._stopping_since: float | None = None
+        self._losses: list[_Loss] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune writes what would restore it; nothing ever is restored."""
@@ -213,6 +222,7 @@ class _Conductor(tune.Callback):
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         now = time.monotonic()
+        self._tell_losses(now)
         if now - self._counted > SLOTS_S:
             self._counted = now
             self._sweep.count_slots()
@@ -229,22 +239,41 @@ class _Conductor(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        self._ended[trial.trial_id] = result.pop(OUTCOME)  # so that Tune does not keep it
+        self._ended[trial.trial_id] = result.pop(OUTCOME), result.pop(NODE)  # so that Tune does not keep it
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         work = self._sweep.taken.pop(trial.trial_id, None)
         if work is not None:
-            outcome = self._ended.pop(trial.trial_id, None)
-            if outcome is not None:
-                self._sweep.work.finisher.ended(work, outcome)
-            else:
+            outcome, node = self._ended.pop(trial.trial_id, (None, ""))
+            if outcome is None:
                 self._sweep.work.finisher.lost(work, None, LOST)
+            elif outcome.kind == "failed" and outcome.failure_kind == schema.FAILURE_INFRASTRUCTURE:
+                self._lose(work, outcome, node)
+            else:
+                self._sweep.work.finisher.ended(work, outcome)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         work = self._sweep.taken.pop(trial.trial_id, None)
         if work is not None:
-            status = last_told(self._sweep.work.place.owner, work.launch)
-            self._sweep.work.finisher.lost(work, status.run_id if status else None, _why_lost(trial, status))
+            status = last_told(self._sweep.work.place.owner, work.launch) or WorkerStatus(phase="begin")
+            kind = schema.FAILURE_INFRASTRUCTURE
+            lost = Outcome(kind="failed", run_id=status.run_id, reason=_why_lost(trial), failure_kind=kind)
+            self._lose(work, lost, status.node)
+
+    def _lose(self, work: Assignment, outcome: Outcome, node: str) -> None:
+        """Infrastructure took an attempt: its process alone, or its machine, which takes a while to show."""
+        now = time.monotonic()
+        self._losses.append(_Loss(work, outcome, node, now + (MACHINE_S if _is_cluster() else 0.0)))
+        self._tell_losses(now)
+
+    def _tell_losses(self, now: float) -> None:
+        """Pass losses on as soon as it is known whether a machine was lost, which uses up no retry."""
+        for loss in list(self._losses):
+            machine_lost = loss.outcome.reason == NODE_LOST or _is_gone(loss.node)
+            if machine_lost or now >= loss.sure_at or self._sweep.work.stop_asked():
+                self._losses.remove(loss)
+                outcome = replace(loss.outcome, reason=NODE_LOST) if machine_lost else loss.outcome
+                self._sweep.work.finisher.ended(loss.work, outcome)
 
     def _stop(self, now: float, running: list[tuple[Assignment, WorkerStatus | None]], trials: list[Any]) -> None:
         sweep = self._sweep
@@ -268,14 +297,34 @@ class _Conductor(tune.Callback):
         raise StopSweep
 
 
-def _why_lost(trial: Any, status: WorkerStatus | None) -> str:
+@dataclass(frozen=True)
+class _Loss:
+    """An attempt that infrastructure took."""
+
+    work: Assignment
+    outcome: Outcome
+    node: str
+    """The machine that it was on; empty where that is not known."""
+    sure_at: float
+    """When a machine that still counts as alive is taken for alive."""
+
+
+def _why_lost(trial: Any) -> str:
     """That the process died, that its machine did, or what escaped from it."""
     error = trial.get_error()
     if isinstance(error, ray.exceptions.RayTaskError):
         return one_line(error.cause)
-    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
-    gone = status is not None and status.node not in alive
-    return NODE_LOST if gone or _NODE_DIED in str(error) else LOST
+    return NODE_LOST if _NODE_DIED in str(error) else LOST
+
+
+def _is_gone(node: str) -> bool:
+    """Whether a machine is no longer alive, as far as Ray knows by now."""
+    return bool(node) and node not in {one["NodeID"] for one in live_nodes()}
+
+
+def _is_cluster() -> bool:
+    """Whether there are, or were, several machines."""
+    return len(ray.nodes()) > 1  # type: ignore[no-untyped-call]
 
 
 @dataclass(kw_only=True)

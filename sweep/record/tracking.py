@@ -52,6 +52,14 @@ _PERMANENT: Final = frozenset(
 )  # fmt: skip
 _REFUSED: Final = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST"})
 """Of these: what was asked is wrong, whoever asks."""
+_GONE: Final = "put it back and run the same command; without it, that command trains anew what only it held"
+_DAMAGE: Final = {
+    "file is not a database": "cannot be read as an MLflow database",
+    "database disk image is malformed": "cannot be read as an MLflow database",
+    "no such table": f"has lost its tables: emptied or replaced by another; {_GONE}",
+    "attempt to write a readonly database": f"cannot be written: read-only, or moved or removed in use; {_GONE}",
+}
+"""SQLite's word -> what it means, of a file that is damaged, was never a database, or is not there any more."""
 _T = TypeVar("_T")
 
 
@@ -77,7 +85,7 @@ def _worth_waiting(error: Exception) -> bool:
     """A store that is away, locked or busy may come back; a request that it refuses will be refused again."""
     from mlflow.exceptions import InvalidUrlException, MlflowException
 
-    if _is_no_database(error) or _is_page(error) or isinstance(error, InvalidUrlException):
+    if _damage(error) is not None or _is_page(error) or isinstance(error, InvalidUrlException):
         return False
     if _made_by_another(error):
         return True
@@ -105,9 +113,10 @@ def _is_page(error: BaseException) -> bool:
     return "not in a valid JSON format" in text or (page and "failed with error code 5" not in text)
 
 
-def _is_no_database(error: BaseException) -> bool:
-    """SQLite's word for a file that is damaged or was never a database."""
-    return any(text in str(error) for text in ("file is not a database", "database disk image is malformed"))
+def _damage(error: BaseException) -> str | None:
+    """What has become of the database that will not pass by waiting; None where it is not that."""
+    text = str(error)
+    return next((what for sign, what in _DAMAGE.items() if sign in text), None)
 
 
 class Tracking:
@@ -183,11 +192,9 @@ class Tracking:
                     f"tracking store {self.uri}: it answered with HTML instead of JSON; a login page or a proxy? "
                     "expected the address of an MLflow server"
                 ) from error
-            if _is_no_database(error):
+            if damage := _damage(error):
                 file = database_file(self.uri)
-                raise TrackingError(
-                    f"tracking store {self.uri}: {file} cannot be read as an MLflow database"
-                ) from error
+                raise TrackingError(f"tracking store {self.uri}: {file or 'its database'} {damage}") from error
             kind = RefusedRecord if getattr(error, "error_code", "") in _REFUSED else TrackingError
             raise kind(f"tracking store {self.uri}: {one_line(error)}") from error
 

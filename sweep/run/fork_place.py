@@ -69,6 +69,13 @@ class ForkPlace:
         """What it prints."""
         return self.folder / _LOG
 
+    def identity(self) -> tuple[int, int] | None:
+        """Tells this place from a later one at the same path; None where it is not there."""
+        with suppress(OSError):
+            found = (self.folder / _SOCKET).stat()
+            return found.st_ino, found.st_mtime_ns
+        return None
+
     @classmethod
     def of(cls, key: str) -> ForkPlace:
         """The place that everybody on this machine finds who knows the key of the launch."""

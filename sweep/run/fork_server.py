@@ -65,6 +65,7 @@ class ForkServer:
         self._listener, self._place, self._main = listener, place, main
         self._selector = selectors.DefaultSelector()
         self._clients: list[_Client] = []
+        self._made = place.identity()
         self._left = time.monotonic()
         self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
         self._woken, self._wakes = os.pipe()
@@ -108,7 +109,8 @@ class ForkServer:
             if self._clients:
                 return False
             self._listener.close()
-            shutil.rmtree(self._place.folder, ignore_errors=True)
+            if self._place.identity() == self._made:  # else it was removed, and this one is another server's
+                shutil.rmtree(self._place.folder, ignore_errors=True)
             return True
 
     def _hear(self, client: _Client) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from analysis import schema
 from sweep.console import EXIT_INTERRUPTED, Interrupts, say
-from sweep.errors import ChangedStudyError, ClaimedError, SweepError, TrackingUnavailable
+from sweep.errors import ChangedStudyError, ClaimedError, SweepError, TrackingError, TrackingUnavailable
 from sweep.files import scratch_folder, spool_folder
 from sweep.record.ledger import (
     CellStatus,
@@ -329,7 +329,7 @@ class Launch:
         with self._tracking.waiting_at_most(START_WAIT_S):
             try:
                 return self._report(self._statuses_now(), code)
-            except TrackingUnavailable as error:
+            except (TrackingError, TrackingUnavailable) as error:
                 say(f"how far the study is cannot be asked: {error}")
                 return code or 1
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
+import http.server
 import os
+import re
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,8 @@ STUDY: dict[str, Any] = {
     "resources": {"cpus": 1},
 }
 CELLS = 6
+FOREIGN = re.compile(r"\x1b|\(raylet|\(autoscaler|Traceback|Warning:|^\S* ?(WARNING|ERROR|INFO) |site-packages")
+"""In lines that are not the command's own: colour codes, Ray's words, dumps."""
 START_S = 240.0
 """Longest wait for a command's first training; a busy machine takes its time."""
 
@@ -130,7 +136,7 @@ class Launch:
             raise AssertionError(f"still running after {timeout_s:.0f} s:\n{self.output}") from None
 
     def workers(self) -> list[psutil.Process]:
-        """Its processes that train now."""
+        """Its workers: Ray's processes, which have cells trained, one after another, and record them."""
         found = []
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self.process.pid).children(recursive=True):
@@ -140,12 +146,40 @@ class Launch:
         return found
 
     def a_worker(self, timeout_s: float = START_S) -> psutil.Process:
-        """A process that trains now."""
+        """A worker that has a cell."""
         deadline = time.monotonic() + timeout_s
         while not (found := self.workers()):
             assert time.monotonic() < deadline, self.output
             time.sleep(0.05)
         return found[0]
+
+    def fork_servers(self) -> list[psutil.Process]:
+        """The processes that cells are forked from; where one was replaced, those that have not ended yet."""
+        forked = self._forked()
+        return [process for process in forked if process.ppid() not in {one.pid for one in forked}]
+
+    def cells(self) -> list[psutil.Process]:
+        """The processes that cells have for themselves."""
+        forked = self._forked()
+        return [process for process in forked if process.ppid() in {one.pid for one in forked}]
+
+    def a_cell(self, timeout_s: float = START_S) -> psutil.Process:
+        """The process of a cell that trains now."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := self.cells()):
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.05)
+        return found[0]
+
+    def _forked(self) -> list[psutil.Process]:
+        """Fork servers and what they have forked, which keeps their command line."""
+        found = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                    if "sweep.run.fork_server" in " ".join(process.cmdline()):
+                        found.append(process)
+        return found
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the driver alone."""
@@ -273,6 +307,8 @@ def examined(bench: Bench, fault: str, codes: tuple[int | str, ...], undisturbed
             assert run.scores == undisturbed[run.name].scores, run.name
             assert run.predictions() == undisturbed[run.name].predictions(), run.name
     assert not list((bench.folder / "spool").rglob("*.zip"))
+    for launch in bench.launches:
+        assert not [line for line in launch.output.splitlines() if FOREIGN.search(line)], launch.output
     return row
 
 
@@ -335,9 +371,61 @@ class Server:
             self._process = None
 
 
-def a_served_bench(server: Server, folder: Path) -> Bench:
-    """A study that is recorded by a server."""
-    return Bench(folder=folder, uri=server.uri, database=server.database, artifacts_root=server.artifacts)
+class Gate:
+    """Stands before a server: passes requests on, answers in its place, or does something first."""
+
+    def __init__(self, server: Server) -> None:
+        self.refusal: int | None = None
+        """Status that every request gets; None: the server's answer."""
+        self.before: Callable[[str, bytes], bool] = lambda path, body: True
+        """Called with path and body of each request; False drops it without an answer."""
+        gate = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def handle_one_request(self) -> None:
+                self.raw_requestline = self.rfile.readline(65537)
+                self.close_connection = True
+                if not self.raw_requestline or not self.parse_request():
+                    return
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                if gate.refusal is not None:
+                    self.send_error(gate.refusal)
+                elif gate.before(self.path, body):
+                    self._pass_on(body)
+
+            def _pass_on(self, body: bytes) -> None:
+                there = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+                with contextlib.closing(there), contextlib.suppress(OSError, http.client.HTTPException):
+                    there.request(self.command, self.path, body, dict(self.headers))
+                    answer = there.getresponse()
+                    content = answer.read()
+                    self.send_response(answer.status)
+                    self.send_header("Content-Type", answer.getheader("Content-Type") or "application/json")
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Say nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def a_served_bench(server: Server, folder: Path, uri: str | None = None) -> Bench:
+    """A study that is recorded by a server, through another address where one is given."""
+    return Bench(folder=folder, uri=uri or server.uri, database=server.database, artifacts_root=server.artifacts)
 
 
 @contextlib.contextmanager

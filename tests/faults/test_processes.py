@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from tests.faults.harness import CELLS, Bench, Row, write_lock
@@ -17,23 +18,27 @@ Check = Callable[..., Row]
 def test_driver_killed(bench: Bench, check: Check) -> None:
     launch = bench.start()
     launch.wait_for("finished")
-    launch.a_worker()
+    processes = [launch.a_cell(), *launch.fork_servers()]
     launch.kill()
     launch.wait()
+    assert psutil.wait_procs(processes, timeout=10)[1] == [], "they outlived the driver"
     # At once: the claim of a dead owner never blocks.
     assert bench.run() == 0, bench.launches[-1].output
     assert "is being run" not in bench.launches[-1].output
     check(bench, "kill -9 of the driver", "-9", 0)
 
 
-def test_worker_killed_in_training(bench: Bench, check: Check) -> None:
+def test_workers_killed_in_training(bench: Bench, check: Check) -> None:
     launch = bench.start()
     launch.wait_for("finished")
     bench.wait_for_run("begun")
-    launch.a_worker().kill()
+    cells = [launch.a_cell(), *launch.cells()]
+    for worker in launch.workers():
+        worker.kill()
+    assert psutil.wait_procs(cells, timeout=10)[1] == [], "cells outlived their workers"
     assert launch.wait() == 0, launch.output
     assert "its worker died" in launch.output
-    check(bench, "kill -9 of a worker in training", 0)
+    check(bench, "kill -9 of the workers in training", 0)
 
 
 def test_worker_killed_between_metrics_and_artifacts(bench: Bench, check: Check) -> None:
@@ -65,7 +70,7 @@ def test_driver_killed_between_recording_and_finished(bench: Bench, check: Check
 def test_stopped_in_order(bench: Bench, check: Check, number: int, name: str) -> None:
     launch = bench.start()
     launch.wait_for("finished")
-    launch.a_worker()
+    launch.a_cell()
     launch.kill(number)
     assert launch.wait() == 130, launch.output
     assert "the same command continues where it stood" in launch.output
@@ -77,7 +82,7 @@ def test_stopped_in_order(bench: Bench, check: Check, number: int, name: str) ->
 def test_stopped_at_once(bench: Bench, check: Check) -> None:
     launch = bench.start()
     launch.wait_for("finished")
-    launch.a_worker()
+    launch.a_cell()
     began = time.monotonic()
     launch.kill(signal.SIGINT)
     launch.wait_for("stopping:")

@@ -13,37 +13,49 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import CELLS, Bench, Row, Server, a_served_bench, write_lock
+from tests.faults.harness import CELLS, START_S, Bench, Gate, Row, Server, a_served_bench, free_port, write_lock
 
 pytestmark = pytest.mark.faults
 Check = Callable[..., Row]
 
 
-def test_server_away_for_a_minute(tmp_path: Path, check: Check) -> None:
-    """One server is killed and restarted, another one does not answer; both for the same minute."""
+def test_away_for_a_minute(bench: Bench, tmp_path: Path, check: Check) -> None:
+    """One server is killed and restarted, another one does not answer, a driver is stopped; all for the same minute."""
     servers = [Server(tmp_path / name) for name in ("killed", "silent")]
     benches: list[Bench] = []
     try:
         for server in servers:
             server.start()
             benches.append(a_served_bench(server, server.folder / "bench"))
-        launches = [bench.start("--max-concurrent", "1") for bench in benches]
+        launches = [one.start("--max-concurrent", "1") for one in benches]
         for launch in launches:
             launch.wait_for("finished")
+        stopped = bench.start("--max-concurrent", "1")
+        stopped.wait_for("finished")
+        stopped.kill(signal.SIGSTOP)
         servers[0].kill()
         servers[1].signal(signal.SIGSTOP)
+        began = time.monotonic()
         time.sleep(60)
         servers[0].start()
         servers[1].signal(signal.SIGCONT)
-        for launch in launches:
+        time.sleep(max(0.0, began + 70 - time.monotonic()))
+        # Silent for longer than what counts as dead between machines; the kernel's lock knows better.
+        second = bench.start()
+        assert second.wait() == 2, second.output
+        assert "is being run by another process on this machine" in second.output
+        stopped.kill(signal.SIGCONT)
+        for launch in [*launches, stopped]:
             assert launch.wait() == 0, launch.output
         check(benches[0], "mlflow server killed, restarted after 60 s", 0)
         # A request that timed out may still have been carried out late; the same command clears that up.
         assert benches[1].run() == 0
         check(benches[1], "mlflow server silent for 60 s (SIGSTOP)", 0, 0)
+        row = check(bench, "driver stopped for 70 s (SIGSTOP), a second one started", 2, 0)
+        assert row.attempts == row.cells
     finally:
-        for bench in benches:
-            bench.end()
+        for one in benches:
+            one.end()
         for server in servers:
             server.kill()
 
@@ -75,6 +87,83 @@ def test_server_killed_and_not_back(served: Bench, server: Server, check: Check)
         check(served, "mlflow server killed and not back; a replacement", 1, 0)
     finally:
         replacement.kill()
+
+
+def test_server_restarted_before_the_last_tag_then_too_busy(server: Server, tmp_path: Path, check: Check) -> None:
+    gate = Gate(server)
+    bench = a_served_bench(server, tmp_path / "bench", gate.uri)
+    reached = threading.Event()
+
+    def killed_before_the_last_tag(path: str, body: bytes) -> bool:
+        """Once: what follows meets a server that is away."""
+        if b"sweep.complete" in body and path.endswith("log-batch") and not reached.is_set():
+            server.kill()
+            reached.set()
+            return False
+        return True
+
+    gate.before = killed_before_the_last_tag
+    try:
+        launch = bench.start("--max-concurrent", "1")
+        assert reached.wait(START_S), launch.output
+        (run,) = [run for run in bench.runs() if run.metrics]
+        assert len(run.predictions()) == 2
+        assert run.tags.get("sweep.complete") is None
+        server.port = free_port()  # the old one may be somebody else's by now; the gate's stays
+        server.start()
+        launch.wait_for("finished")
+        assert {one.run_id: one.status for one in bench.runs()}[run.run_id] == "FINISHED", "it was trained again"
+
+        # From now on 429, whatever is asked; and what is trained cannot be kept either.
+        bench.env["SWEEP_TRACKING_WAIT_S"] = "5"
+        launch.kill(signal.SIGINT)
+        assert launch.wait() == 130, launch.output
+        for spool in (bench.folder / "no-folder" / "spool", bench.folder / "spool"):
+            gate.refusal = None
+            bench.env["SWEEP_SPOOL_DIR"] = str(spool)
+            (bench.folder / "no-folder").write_text("", encoding="utf-8")
+            launch = bench.start("--max-concurrent", "1")
+            launch.wait_for("finished")
+            gate.refusal = 429
+            began = time.monotonic()
+            assert launch.wait() == 1, launch.output
+            assert time.monotonic() - began < 90
+            assert "429" in launch.output
+            kept = "is trained but not recorded; kept in" in launch.output
+            assert kept == (spool.parent == bench.folder), launch.output
+            assert kept or "neither recorded nor kept" in launch.output
+        gate.refusal = None
+        assert bench.run() == 0, bench.launches[-1].output
+        assert "1 kept from before: recorded without training" in bench.launches[-1].output
+        check(bench, "mlflow server restarted before a cell's last tag; 429; no spool", 130, 1, 1, 0)
+    finally:
+        bench.end()
+        gate.close()
+
+
+def test_database_lost_in_use(bench: Bench, check: Check) -> None:
+    """Emptied first; what is recorded anew is removed next."""
+    assert bench.database is not None
+    kept_before = 0
+    for said in ("has lost its tables: ", "cannot be written: read-only, or moved or removed in use; "):
+        launch = bench.start()
+        launch.wait_for("finished")
+        began = time.monotonic()
+        if "tables" in said:
+            os.truncate(bench.database, 0)
+        else:
+            bench.database.unlink()
+        assert launch.wait() == 1, launch.output
+        assert time.monotonic() - began < 60, "it was waited for"
+        assert said in launch.output
+        assert "that command trains anew what only it held" in launch.output
+        assert "SQL:" not in launch.output
+        assert kept_before == 0 or f"{kept_before} kept from before: recorded without training" in launch.output
+        kept_before = len(list((bench.folder / "spool").rglob("*.zip")))
+        assert kept_before > 0, "what was trained is lost"
+    assert bench.run() == 0, bench.launches[-1].output
+    assert f"{kept_before} kept from before: recorded without training" in bench.launches[-1].output
+    check(bench, "the database emptied in mid-run, then removed", 1, 1, 0)
 
 
 def test_database_locked_for_twenty_seconds(bench: Bench, check: Check) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -56,6 +57,24 @@ def test_a_file_that_is_no_database_is_one_clear_line_at_once(tmp_path: Path) ->
     with pytest.raises(TrackingError) as caught:
         Tracking(f"sqlite:///{file}", wait_s=30).experiment_id("any")
     assert str(caught.value) == f"tracking store sqlite:///{file}: {file} cannot be read as an MLflow database"
+
+
+@pytest.mark.parametrize("how", ["emptied", "removed"])
+def test_a_database_that_is_lost_in_use_is_one_clear_line_at_once(tmp_path: Path, how: str) -> None:
+    file = tmp_path / "mlflow.db"
+    store = Tracking(f"sqlite:///{file}", wait_s=30)
+    _, run = a_new_run(store, "lost")
+    if how == "emptied":
+        os.truncate(file, 0)
+    else:
+        file.unlink()
+    began = time.monotonic()
+    with pytest.raises(TrackingError) as caught:
+        store.set_tags(run.run_id, {"any": "value"})
+    assert time.monotonic() - began < 15
+    what = "has lost its tables" if how == "emptied" else "cannot be written: read-only, or moved or removed in use"
+    assert f"{file} {what}" in str(caught.value)
+    assert "SQL" not in str(caught.value)
 
 
 def test_everything_about_a_cell_comes_back_by_its_names(store: Tracking) -> None:
