@@ -73,6 +73,11 @@ class AcrossDraft:
         """Sides that failed by themselves in any setting."""
         return frozenset(side for d in self.drafts for side in d.failed)
 
+    @property
+    def untrained(self) -> frozenset[Side]:
+        """Sides that did not train on some seed of any setting."""
+        return frozenset(side for d in self.drafts for side in d.untrained)
+
 
 def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
     """Pool a treatment's settings: each distinct seed is one unit."""
@@ -126,7 +131,14 @@ def decide_across(
         pooled = _pool(j, drafted, frame)
         e = None
         if pooled.primary:
-            e = pooled.evidence(j, member, frame=frame, conflict=drafted.conflict, failed=drafted.failed)
+            e = pooled.evidence(
+                j,
+                member,
+                frame=frame,
+                conflict=drafted.conflict,
+                failed=drafted.failed,
+                untrained=drafted.untrained,
+            )
             primaries.append(e)
         rows = tuple(_row(c, j) for c in comparisons)
         unpaired = [
@@ -161,18 +173,19 @@ def _pool(j: int, drafted: AcrossDraft, frame: Frame) -> Pooled:
         endpoint=column[0].endpoint,
         primary=primary,
         differences=d,
-        sign=_sign(drafted.contributions[j], drafted),
+        sign=_sign(drafted.contributions[j], drafted, str(column[0].endpoint)),
         crossed=crossed_finding(crossed, frame),
         equivalence=equivalence_finding(d, frame, weights) if primary else None,
         weights=weights,
         by_setting=column,
+        repeated=any(m.seeds for m in column) and all(m.repeated for m in column if m.seeds),
     )
 
 
-def _sign(contributions: Mapping[int, float], drafted: AcrossDraft) -> paired.SignTest:
+def _sign(contributions: Mapping[int, float], drafted: AcrossDraft, endpoint: str) -> paired.SignTest:
     """Sign test over distinct seeds; a seed that only one side failed in any setting is that side's loss."""
     first = drafted.drafts[0]
-    dropped = [seed for x in drafted.drafts for seed in x.pairs.dropped]
+    dropped = [seed for x in drafted.drafts for seed in x.pairs.dropped if seed.endpoint in (None, endpoint)]
     losses = {seed.seed for seed in dropped if seed.loss_for == first.treatment}
     wins = {seed.seed for seed in dropped if seed.loss_for == first.baseline}
     counted = [d for seed, d in contributions.items() if seed not in losses | wins]

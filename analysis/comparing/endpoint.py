@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis import schema
 from analysis.comparing.example_influence import ExampleStore, PairInfluence, one_pair
 from analysis.comparing.findings import (
     CrossedFinding,
+    DroppedSeed,
     EndpointFinding,
     EquivalenceFinding,
     Interval,
@@ -65,9 +67,18 @@ class Tested:
     """None without a margin."""
     weights: tuple[float, ...] | None = None
     """As in `equivalence`."""
+    repeated: bool = False
+    """Every seed gave both variants the same two scores: so many seeds are the evidence of one."""
 
     def evidence(
-        self, j: int, member: FamilyMember, *, frame: Frame, conflict: str | None, failed: frozenset[Side]
+        self,
+        j: int,
+        member: FamilyMember,
+        *,
+        frame: Frame,
+        conflict: str | None,
+        failed: frozenset[Side],
+        untrained: frozenset[Side],
     ) -> Evidence:
         """What the rules look at.
 
@@ -77,6 +88,7 @@ class Tested:
             frame: The study's frame.
             conflict: Which key has two different scores; None: none has.
             failed: Sides that failed by themselves on some seed.
+            untrained: Sides that did not train on some seed.
         """
         crossed = self.crossed
         return Evidence(
@@ -93,6 +105,8 @@ class Tested:
             examples_needed=crossed.examples_needed if crossed and crossed.blocked_by_examples else None,
             conflict=conflict,
             failed=failed,
+            untrained=untrained,
+            repeated=self.repeated,
         )
 
 
@@ -110,31 +124,37 @@ class Measured(Tested):
     one_pair: OnePairFinding | None
     disagreements: tuple[str, ...]
     """What is wrong with the stored predictions, one sentence each."""
+    contradicted: tuple[DroppedSeed, ...]
+    """Seeds left out because a recorded score contradicts its stored predictions."""
 
 
 def measure(
-    name: str, pairs: PairedScores, *, frame: Frame, examples: ExampleStore, extra_wins: int, extra_losses: int
+    name: str, pairs: PairedScores, *, variants: tuple[str, str], frame: Frame, examples: ExampleStore
 ) -> Measured:
     """Everything about one endpoint that does not depend on other endpoints or comparisons.
 
     Args:
         name: Endpoint, such as `test/spearman_512`.
         pairs: Scores of both variants.
+        variants: Treatment and baseline.
         frame: The study's frame.
         examples: Stored predictions.
-        extra_wins: Seeds on which only the baseline failed by itself.
-        extra_losses: Seeds on which only the treatment did.
     """
     endpoint = schema.parse_endpoint(name)
     t, b = np.array(pairs.treatment.get(name, ())), np.array(pairs.baseline.get(name, ()))
     if pairs.conflict or not t.size:
         t, b = np.empty(0), np.empty(0)
     known = np.flatnonzero(np.isfinite(t) & np.isfinite(b))
+    first = _examples_of(endpoint, pairs, known, t, b, examples)
+    wrong = first.contradicted
+    contradicted = tuple(DroppedSeed(seed=pairs.seeds[known[i]], reason=s, endpoint=name) for i, s in wrong.items())
+    if contradicted:
+        known = np.delete(known, list(wrong))
+    found = _examples_of(endpoint, pairs, known, t, b, examples) if contradicted else first
     t, b = t[known], b[known]
     seeds = tuple(pairs.seeds[i] for i in known)
     cells = tuple(tuple(side[i] for i in known) for side in (pairs.treatment_cells, pairs.baseline_cells))
     primary = name in frame.plan.primary
-    found = examples.pair(endpoint, seeds=seeds, treatment=cells[0], baseline=cells[1], scores=(t.tolist(), b.tolist()))
     d = t - b
     part = SettingInfluence(seeds=seeds, differences=d, influence=found.values, test_set=found.test_set)
     return Measured(
@@ -144,14 +164,36 @@ def measure(
         treatment=t,
         baseline=b,
         differences=d,
-        sign=paired.sign_test(d, extra_wins=extra_wins, extra_losses=extra_losses),
+        sign=paired.sign_test(
+            d, extra_wins=pairs.lost_by(variants[1], name), extra_losses=pairs.lost_by(variants[0], name)
+        ),
         crossed=None if found.values is None else crossed_finding(crossed(d, found.values), frame),
         crossed_missing=_missing(found, d.size),
         influence=part,
         bootstrap=_bootstrap(d, found, frame) if primary else None,
         one_pair=one_pair(endpoint, cells, examples, fixed=not frame.sequential) if d.size == 1 else None,
         equivalence=equivalence_finding(d, frame),
-        disagreements=(*found.disagreements, *_partly(found, endpoint.split)),
+        disagreements=(*first.disagreements, *_partly(found, endpoint.split)),
+        contradicted=contradicted,
+        repeated=d.size >= 2 and not paired.paired_t(t).sd and not paired.paired_t(b).sd,
+    )
+
+
+def _examples_of(
+    endpoint: schema.Endpoint,
+    pairs: PairedScores,
+    known: NDArray[np.intp],
+    t: Floats,
+    b: Floats,
+    examples: ExampleStore,
+) -> PairInfluence:
+    """Influence values of the seeds at these positions."""
+    return examples.pair(
+        endpoint,
+        seeds=[pairs.seeds[i] for i in known],
+        treatment=[pairs.treatment_cells[i] for i in known],
+        baseline=[pairs.baseline_cells[i] for i in known],
+        scores=(t[known].tolist(), b[known].tolist()),
     )
 
 

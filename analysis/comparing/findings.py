@@ -34,7 +34,18 @@ Interval = tuple[float, float]
 class Notice:
     """Something a reader must know before the numbers; shown on top of the report."""
 
-    kind: Literal["failed_by_itself", "unverified", "exploratory", "default_primary", "baseline", "data", "correlation"]
+    kind: Literal[
+        "failed_by_itself",
+        "unverified",
+        "exploratory",
+        "default_primary",
+        "baseline",
+        "data",
+        "correlation",
+        "contradiction",
+        "identical_seeds",
+        "untrained",
+    ]
     text: str
     """One sentence, no markup."""
 
@@ -66,6 +77,8 @@ class DroppedSeed:
     reason: str
     loss_for: str | None = None
     """The variant that failed by itself on this seed: the seed counts as its loss in the sign test."""
+    endpoint: str | None = None
+    """The one endpoint that lacks this seed; None: the seed is missing altogether."""
 
 
 @dataclass(frozen=True, kw_only=True)
