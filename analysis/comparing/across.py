@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,13 +23,16 @@ from analysis.comparing.wording import (
     exploratory_sentence,
     leading,
     over_settings,
+    p_text,
     sentence_of,
     settings_favour,
     verdict_sentence,
 )
 from analysis.statistics import across_settings, paired, sequential
+from analysis.statistics.closed_forms import reached
 from analysis.statistics.crossed import crossed_over_settings
 from analysis.statistics.joint import FamilyMember, joint_sign_flip
+from analysis.statistics.qualitative import gail_simon, normal_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +143,7 @@ def decide_across(
                 failed=drafted.failed,
                 untrained=drafted.untrained,
             )
+            e = replace(e, opposed_settings=_opposed(pooled, treatment, baseline, frame))
             primaries.append(e)
         rows = tuple(_row(c, j) for c in comparisons)
         unpaired = [
@@ -161,6 +166,34 @@ def decide_across(
         sentence=text,
         endpoints=tuple(found),
     )
+
+
+def _qualitative(pooled: Pooled, frame: Frame) -> float | None:
+    """p of Gail and Simon's test over the settings whose seeds differ; None in a sequential study or below two."""
+    used = [m.differences for m in pooled.by_setting if m.seeds and not m.repeated]
+    if frame.sequential or len(used) < 2:
+        return None
+    return gail_simon(normal_scores(used, rng=frame.signs)).p_value
+
+
+def _opposed(pooled: Pooled, treatment: str, baseline: str, frame: Frame) -> str | None:
+    """What shows that settings differ in direction; None where it could be chance."""
+    used = [m for m in pooled.by_setting if m.seeds and not m.repeated]
+    up = sum(float(m.differences.mean()) > 0 for m in used)
+    down = sum(float(m.differences.mean()) < 0 for m in used)
+    counts = f"{up} of {len(used)} settings favour{'s' if up == 1 else ''} {treatment}, {down} {baseline}"
+    if frame.sequential:
+        threshold = len(used) * (frame.criteria.e_threshold or math.inf)
+        shown = {
+            m.sign.wins > m.sign.losses
+            for m in used
+            if reached(sequential.e_value(m.sign.wins, m.sign.losses), threshold)
+        }
+        return f"{counts}; E of single settings reaches {threshold:g} both ways" if len(shown) == 2 else None
+    p = _qualitative(pooled, frame)
+    if p is None or p * frame.hypotheses > frame.plan.alpha:
+        return None
+    return f"{counts}; Gail and Simon p = {p_text(min(1.0, p * frame.hypotheses))}"
 
 
 def _pool(j: int, drafted: AcrossDraft, frame: Frame) -> Pooled:
@@ -247,6 +280,7 @@ def _endpoint(
         heterogeneity_df=spread.df,
         heterogeneity_p=spread.p_value if fixed else None,
         meta=_meta(differences, fixed=fixed),
+        qualitative_p=_qualitative(pooled, frame) if pooled.primary else None,
         without={x.setting: w for x, w in zip(rows, left.without, strict=True)},
         direction_depends_on_one_setting=left.direction_depends_on_one_setting,
         simpson=reversal.reversal,
@@ -272,6 +306,7 @@ def _row(comparison: Comparison, j: int) -> SettingRow:
         sd_difference=e.sd_difference,
         t_ci95=e.t_ci95,
         crossed_ci95=e.crossed_ci95,
+        crossed_ci95_joint=e.crossed.ci95_joint if e.crossed else None,
         sign_flip_p=e.sign_flip_p,
         verdict=e.verdict,
     )

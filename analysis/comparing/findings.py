@@ -297,6 +297,8 @@ class SettingRow:
     crossed_ci95: Interval | None
     sign_flip_p: float | None
     verdict: Verdict | None
+    crossed_ci95_joint: Interval | None = None
+    """For all primaries and comparisons at once: the one that the verdict looks at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,6 +351,9 @@ class AcrossEndpoint:
     meta: MetaAnalysis | None
     without: Mapping[str, float | None]
     """Setting -> mean of setting means without it."""
+    qualitative_p: float | None = None
+    """Gail and Simon's test that settings differ in direction; at alpha (over all primaries and comparisons) the
+    verdict is `mixed`. None in a sequential study, where e-values of single settings decide."""
     direction_depends_on_one_setting: bool
     simpson: bool
     """The pooled unpaired difference has another sign than every within-setting one."""

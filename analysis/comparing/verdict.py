@@ -72,6 +72,8 @@ class Evidence:
     """Which side had no gradient in any step on some seed: it cannot be called equivalent."""
     repeated: bool = False
     """Every seed gave the same two scores: nothing is claimed beyond this test set."""
+    opposed_settings: str | None = None
+    """Over settings: what shows that some favour the treatment and others the baseline; None: nothing does."""
 
     @property
     def n_pairs(self) -> int:
@@ -185,6 +187,8 @@ def endpoint_verdict(e: Evidence) -> Verdict:
     """The first rule that applies to one endpoint."""
     if e.n_pairs < 2 or e.conflict is not None or e.all_zero:
         return "cannot_decide"
+    if e.opposed_settings is not None:
+        return "mixed"
     side, margin = excluded_side(e.crossed_ci95), e.criteria.margin
     if e.significant and side * e.direction < 0:
         return "mixed"

@@ -106,6 +106,11 @@ def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) 
         else:
             why = "all differences are 0; was one checkpoint evaluated twice?"
         return f"{treatment} against {baseline} {where} cannot be decided: {why}{'' if why.endswith('?') else '.'}"
+    if verdict == "mixed" and e.opposed_settings is not None:
+        return (
+            f"Mixed: which of {pair} scores higher {where}, depends on the setting: {e.opposed_settings}"
+            f" (mean difference {mean_text}, which speaks for no setting)."
+        )
     if verdict == "mixed":
         return (
             f"Mixed: {pair} differ in opposite directions {where} ({favour}; mean difference {mean_text}; {evidence})."

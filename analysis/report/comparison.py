@@ -104,7 +104,7 @@ def _endpoint_table(metric: str, rows: list[EndpointFinding], comparison: Compar
                 show_difference(found.mean_difference),
                 show_wins(found.wins, found.losses, found.ties),
                 *_test_cells(found, sequential),
-                show_interval(found.crossed_ci95),
+                show_interval(found.crossed.ci95_joint if found.crossed else None),
             )
             for found in rows
         ),
@@ -128,7 +128,7 @@ def endpoint_caption(rows: list[EndpointFinding], *, sequential: bool) -> str:
     if not sequential:
         parts.append(
             "floor: the smallest p that so many untied seeds can give; step p: joint test over the primaries;"
-            " crossed 95%: interval over seeds and test examples."
+            " crossed 95%: interval over seeds and test examples, for all primaries and comparisons at once."
         )
     missing = dict.fromkeys(found.crossed_missing for found in rows if found.crossed_missing)
     parts += [f"No crossed interval: {reason.rstrip('.')}." for reason in missing if reason]
