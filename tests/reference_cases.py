@@ -443,7 +443,8 @@ FUNCTIONS: dict[str, Callable[[Inputs], dict[str, Any]]] = {
         sign_flip_confidence_interval, paired_t_summary, paired_t_summary_vs_welch, hodges_lehmann,
         probability_of_improvement, bca_interval, holm, max_t_sign_flip, crossed_interval, crossed_bootstrap,
         paired_correlation_difference, dependent_correlations, meta_analysis, heterogeneity_test,
-        leave_one_setting_out, gail_simon, crossed_over_test_sets, pooled_sign_flip, cluster_sign_test, simpson_flag, e_value_sign,
+        leave_one_setting_out, gail_simon, crossed_over_test_sets, pooled_sign_flip, cluster_sign_test,
+        simpson_flag, e_value_sign,
         confidence_sequence_sign, e_bonferroni, e_closed_testing, power_sign_test, seeds_needed, seeds_needed_t,
         friedman, all_pairs, selection_bias, pair_trials,
     )

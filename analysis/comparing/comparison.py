@@ -137,13 +137,15 @@ def decide(
         declared_differences=pairs.declared,
         unverified_pairs=pairs.unverified,
         conflict=pairs.conflict,
-        advice=_advice(d, primaries[lead], d.primaries[lead]) if primaries else None,
+        advice=_advice(d, primaries, lead, place) if primaries else None,
         descriptive=several_settings,
     )
 
 
-def _advice(d: Draft, e: Evidence, m: Measured) -> SeedsAdvice:
-    """From the leading primary's evidence."""
+def _advice(d: Draft, primaries: Sequence[Evidence], lead: int, place: str) -> SeedsAdvice:
+    """What would decide the comparison: one `better` is enough, so examples are asked for only where no primary gains
+    from seeds, and then for the one that needs fewest."""
+    e = primaries[lead]
     alpha, threshold = e.criteria.alpha, e.criteria.e_threshold
     reach = e.seeds_to_reach_alpha
     rates = {
@@ -154,11 +156,16 @@ def _advice(d: Draft, e: Evidence, m: Measured) -> SeedsAdvice:
     to_go = None
     if threshold is not None:
         to_go = sequential.seeds_to_go(e.sign.wins, e.sign.losses, threshold) or None
-    crossed = m.crossed
-    if crossed is not None and crossed.blocked_by_examples and crossed.examples_needed is not None:
+    blocked = [
+        (m.crossed.examples_for_80_percent, m.crossed.n_examples, str(m.endpoint))
+        for m in d.primaries
+        if m.crossed is not None and m.crossed.blocked_by_examples and m.crossed.examples_for_80_percent is not None
+    ]
+    if len(blocked) == len(primaries):
+        needed, now, name = min(blocked)
         text = (
-            f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about "
-            f"{crossed.examples_needed:,} test examples would be needed (now {crossed.n_examples:,})."
+            f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about {needed:,} test "
+            f"examples would be needed for 80% power on {name}{place} (now {now:,})."
         )
     elif e.criteria.sequential:
         text = (

@@ -47,6 +47,11 @@ class Frame:
         return self.plan.stopping == "sequential"
 
     @property
+    def comparisons(self) -> int:
+        """Treatments compared with the baseline."""
+        return max(1, self.hypotheses // max(1, len(self.plan.primary)))
+
+    @property
     def criteria(self) -> Criteria:
         """What this study declared for its verdicts."""
         plan = self.plan
@@ -101,13 +106,22 @@ class Tested:
             equivalent=self.equivalence is not None and self.equivalence.equivalent,
             weights=self.weights,
             crossed_ci95=crossed.ci95_joint if crossed else None,
-            crossed_ci90=crossed.ci90 if crossed else None,
-            examples_needed=crossed.examples_needed if crossed and crossed.blocked_by_examples else None,
+            crossed_ci90=crossed.ci90_joint if crossed else None,
+            examples_needed=crossed.examples_for_80_percent if crossed and crossed.blocked_by_examples else None,
+            examples_at_margin=_only_examples(crossed, frame.plan.margin),
             conflict=conflict,
             failed=failed,
             untrained=untrained,
             repeated=self.repeated,
         )
+
+
+def _only_examples(crossed: CrossedFinding | None, margin: float | None) -> int | None:
+    """Examples that a difference as large as the margin needs, where no number of seeds could show it; else None."""
+    if crossed is None or margin is None or crossed.half_width_infinite_seeds_joint is None:
+        return None
+    seen = max(margin, abs(crossed.mean))
+    return crossed.examples_at_margin if crossed.half_width_infinite_seeds_joint >= seen else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,14 +246,23 @@ def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | Non
         ci95=found.interval(0.95),
         ci90=found.interval(0.90),
         ci95_joint=found.interval(0.95, hypotheses=frame.hypotheses),
+        ci90_joint=found.interval(0.90, hypotheses=frame.comparisons),
         half_width_infinite_seeds=found.half_width_infinite_seeds(),
+        half_width_infinite_seeds_joint=found.half_width_infinite_seeds(hypotheses=frame.hypotheses),
+        examples_for_80_percent=found.examples_for(found.mean, hypotheses=frame.hypotheses),
+        examples_at_margin=None
+        if frame.plan.margin is None
+        else found.examples_for(frame.plan.margin, hypotheses=frame.hypotheses),
         examples_needed=found.examples_needed(hypotheses=frame.hypotheses),
         blocked_by_examples=found.blocked_by_examples(hypotheses=frame.hypotheses),
     )
 
 
 def equivalence_finding(d: Floats, frame: Frame, weights: tuple[float, ...] | None = None) -> EquivalenceFinding | None:
-    """Against the margin: by sign flips, or by e-values in a sequential study; None without a margin."""
+    """Against the margin: by sign flips, or by e-values in a sequential study; None without a margin.
+
+    Several comparisons share alpha (Bonferroni), so that one wrong `equivalent` among them is as rare as with one.
+    """
     margin, alpha = frame.plan.margin, frame.plan.alpha
     if margin is None:
         return None
@@ -250,7 +273,7 @@ def equivalence_finding(d: Floats, frame: Frame, weights: tuple[float, ...] | No
         exact_p=None if e else found.exact_p,
         tost_p=None if e else found.tost_p,
         t_ci90=found.ci90,
-        equivalent=e.equivalent if e else found.equivalent,
+        equivalent=e.equivalent if e else found.exact_p * frame.comparisons <= alpha,
         e_lower=e.e_lower if e else None,
         e_upper=e.e_upper if e else None,
         e_threshold=e.threshold if e else None,

@@ -115,6 +115,15 @@ class CrossedFinding:
     ci95_joint: Interval | None = None
     """The interval that the verdict looks at: 95% for all primaries and comparisons at once (Bonferroni); with one
     primary and one treatment it is `ci95`."""
+    ci90_joint: Interval | None = None
+    """The interval that equivalence looks at: 90% for all comparisons at once."""
+    half_width_infinite_seeds_joint: float | None = None
+    """As `half_width_infinite_seeds`, for `ci95_joint`."""
+    examples_for_80_percent: int | None = None
+    """About how many test examples give 80% power if the true difference is the observed one: some 2.04 times
+    `examples_needed`, which is a coin flip; None when |mean| is 0."""
+    examples_at_margin: int | None = None
+    """The same for a true difference as large as the declared margin; None without a margin."""
     blocked_by_examples: bool
     """True when |mean| lies inside that half width of `ci95_joint`: more seeds cannot make it `better`, more examples
     may."""
@@ -131,7 +140,7 @@ class EquivalenceFinding:
     """The same by t (two one-sided tests)."""
     t_ci90: Interval | None
     equivalent: bool
-    """exact_p <= alpha, or both e-values at their threshold in a sequential study."""
+    """exact_p times the number of comparisons <= alpha, or both e-values at their threshold in a sequential study."""
     e_lower: float | None
     """Sequential only: e-value against `difference <= -margin`."""
     e_upper: float | None

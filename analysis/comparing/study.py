@@ -229,6 +229,20 @@ def _untrained(drafts: Sequence[Draft]) -> list[str]:
     ]
 
 
+def _sequential_limits(plan: PlanUsed, treatments: int) -> list[str]:
+    """What in a sequential report does not hold at a stop that the data chose."""
+    if plan.stopping != "sequential":
+        return []
+    out = [
+        "Sequential: crossed and t intervals are those of a fixed number of seeds; at a stop that the data chose they"
+        " miss the truth more often than they say."
+    ]
+    if plan.margin is not None:
+        several = f" and is not corrected over the {treatments} comparisons" if treatments > 1 else ""
+        out.append(f"Sequential: equivalence is about the median difference, not the mean{several}.")
+    return out
+
+
 def _notices(
     results: Results,
     plan: PlanUsed,
@@ -243,6 +257,9 @@ def _notices(
     if contradiction_lead:
         out.append(Notice(kind="contradiction", text=contradiction_lead))
     out += [Notice(kind="identical_seeds", text=text) for text in _repeated(drafts)]
+    out += [
+        Notice(kind="data", text=text) for text in _sequential_limits(plan, len({c.treatment for c in comparisons}))
+    ]
     out += [Notice(kind="untrained", text=text) for text in _untrained(drafts)]
     unverified = sum(c.unverified_pairs for c in comparisons)
     if not results.fingerprinted:

@@ -63,7 +63,9 @@ class Evidence:
     """For all hypotheses at once; None where there is none."""
     crossed_ci90: Interval | None = None
     examples_needed: int | None = None
-    """About how many test examples would be needed, where more seeds cannot make it `better`; else None."""
+    """About how many test examples give 80% power, where more seeds cannot make it `better`; else None."""
+    examples_at_margin: int | None = None
+    """The same for a difference as large as the margin, where more seeds cannot show that one either; else None."""
     conflict: str | None = None
     """Which key has two different scores; None: none has."""
     failed: frozenset[Side] = frozenset()

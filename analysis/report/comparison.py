@@ -213,7 +213,7 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
                 show_small(parts.shared_example_variance),
                 show_small(parts.interaction_variance_per_seed),
                 f"±{show_size(parts.half_width_infinite_seeds)}",
-                NONE if parts.examples_needed is None else f"{parts.examples_needed:,}",
+                NONE if parts.examples_for_80_percent is None else f"{parts.examples_for_80_percent:,}",
             )
         )
     return Table(
@@ -224,12 +224,12 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
             Column(heading="shared examples"),
             Column(heading="seed x example"),
             Column(heading="left by infinite seeds"),
-            Column(heading="examples to see it"),
+            Column(heading="examples for 80%"),
         ),
         rows=tuple(cells),
         caption="Variances of the mean difference (seed x example: per seed, inside the first). `left by infinite"
-        " seeds`: half width of the 95% interval that more seeds cannot shrink; `examples to see it`: about how many"
-        " test pairs would bring it below the observed difference (for all primaries jointly).",
+        " seeds`: half width of the 95% interval that more seeds cannot shrink; `examples for 80%`: about how many"
+        " test pairs show a true difference as large as the observed one with 80% power (for all primaries jointly).",
     )
 
 

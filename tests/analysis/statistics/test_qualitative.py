@@ -69,6 +69,4 @@ def test_settings_of_one_direction_are_not_mixed() -> None:
 def test_sequential_settings_are_opposed_by_their_own_e_values() -> None:
     found = settings_study({"x": 0.10, "z": -0.05}, stopping="sequential")
     assert found.across_settings[0].endpoints[0].qualitative_p is None
-    assert (
-        found.across_settings[0].verdict != "mixed"
-    )
+    assert found.across_settings[0].verdict != "mixed"
