@@ -18,7 +18,17 @@ from analysis import schema
 from analysis.comparing import pairing, verdict
 from analysis.results.model import CellRecord, Results
 from analysis.statistics import across_settings as settings
-from analysis.statistics import closed_forms, crossed, equivalence, influence, joint, paired, power, sequential
+from analysis.statistics import (
+    closed_forms,
+    crossed,
+    equivalence,
+    influence,
+    joint,
+    paired,
+    power,
+    qualitative,
+    sequential,
+)
 from analysis.statistics import correlations as dependent
 from analysis.statistics import friedman as variants
 
@@ -250,6 +260,23 @@ def leave_one_setting_out(i: Inputs) -> dict[str, Any]:
     return asdict(settings.leave_one_out(_groups(i["differences_by_setting"])))
 
 
+def gail_simon(i: Inputs) -> dict[str, Any]:
+    return asdict(qualitative.gail_simon(_numbers(i["normal_scores"])))
+
+
+def crossed_over_test_sets(i: Inputs) -> dict[str, Any]:
+    parts = []
+    for number, rows in enumerate(i["seed_by_example_by_setting"]):
+        values = _numbers(rows)
+        means = values.mean(axis=1)
+        seeds = tuple(range(100 * number, 100 * number + len(means)))
+        parts.append(
+            crossed.SettingInfluence(seeds=seeds, differences=means, influence=values - means[:, None], test_set=number)
+        )
+    c = crossed.crossed_over_settings(parts)
+    return {} if c is None else {"total_variance": c.total_variance, "df": c.df, "example_df": c.example_df}
+
+
 def pooled_sign_flip(i: Inputs) -> dict[str, Any]:
     offset, by_seed = 0, []
     for group in _groups(i["differences_by_setting"]):
@@ -416,7 +443,8 @@ FUNCTIONS: dict[str, Callable[[Inputs], dict[str, Any]]] = {
         sign_flip_confidence_interval, paired_t_summary, paired_t_summary_vs_welch, hodges_lehmann,
         probability_of_improvement, bca_interval, holm, max_t_sign_flip, crossed_interval, crossed_bootstrap,
         paired_correlation_difference, dependent_correlations, meta_analysis, heterogeneity_test,
-        leave_one_setting_out, pooled_sign_flip, cluster_sign_test, simpson_flag, e_value_sign,
+        leave_one_setting_out, gail_simon, crossed_over_test_sets, pooled_sign_flip, cluster_sign_test,
+        simpson_flag, e_value_sign,
         confidence_sequence_sign, e_bonferroni, e_closed_testing, power_sign_test, seeds_needed, seeds_needed_t,
         friedman, all_pairs, selection_bias, pair_trials,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,13 +23,16 @@ from analysis.comparing.wording import (
     exploratory_sentence,
     leading,
     over_settings,
+    p_text,
     sentence_of,
     settings_favour,
     verdict_sentence,
 )
 from analysis.statistics import across_settings, paired, sequential
+from analysis.statistics.closed_forms import reached
 from analysis.statistics.crossed import crossed_over_settings
 from analysis.statistics.joint import FamilyMember, joint_sign_flip
+from analysis.statistics.qualitative import gail_simon, normal_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,11 @@ class AcrossDraft:
     def failed(self) -> frozenset[Side]:
         """Sides that failed by themselves in any setting."""
         return frozenset(side for d in self.drafts for side in d.failed)
+
+    @property
+    def untrained(self) -> frozenset[Side]:
+        """Sides that did not train on some seed of any setting."""
+        return frozenset(side for d in self.drafts for side in d.untrained)
 
 
 def draft_across(drafts: Sequence[Draft], *, frame: Frame) -> AcrossDraft:
@@ -126,7 +135,15 @@ def decide_across(
         pooled = _pool(j, drafted, frame)
         e = None
         if pooled.primary:
-            e = pooled.evidence(j, member, frame=frame, conflict=drafted.conflict, failed=drafted.failed)
+            e = pooled.evidence(
+                j,
+                member,
+                frame=frame,
+                conflict=drafted.conflict,
+                failed=drafted.failed,
+                untrained=drafted.untrained,
+            )
+            e = replace(e, opposed_settings=_opposed(pooled, treatment, baseline, frame))
             primaries.append(e)
         rows = tuple(_row(c, j) for c in comparisons)
         unpaired = [
@@ -151,6 +168,34 @@ def decide_across(
     )
 
 
+def _qualitative(pooled: Pooled, frame: Frame) -> float | None:
+    """p of Gail and Simon's test over the settings whose seeds differ; None in a sequential study or below two."""
+    used = [m.differences for m in pooled.by_setting if m.seeds and not m.repeated]
+    if frame.sequential or len(used) < 2:
+        return None
+    return gail_simon(normal_scores(used, rng=frame.signs)).p_value
+
+
+def _opposed(pooled: Pooled, treatment: str, baseline: str, frame: Frame) -> str | None:
+    """What shows that settings differ in direction; None where it could be chance."""
+    used = [m for m in pooled.by_setting if m.seeds and not m.repeated]
+    up = sum(float(m.differences.mean()) > 0 for m in used)
+    down = sum(float(m.differences.mean()) < 0 for m in used)
+    counts = f"{up} of {len(used)} settings favour{'s' if up == 1 else ''} {treatment}, {down} {baseline}"
+    if frame.sequential:
+        threshold = len(used) * (frame.criteria.e_threshold or math.inf)
+        shown = {
+            m.sign.wins > m.sign.losses
+            for m in used
+            if reached(sequential.e_value(m.sign.wins, m.sign.losses), threshold)
+        }
+        return f"{counts}; E of single settings reaches {threshold:g} both ways" if len(shown) == 2 else None
+    p = _qualitative(pooled, frame)
+    if p is None or p * frame.hypotheses > frame.plan.alpha:
+        return None
+    return f"{counts}; Gail and Simon p = {p_text(min(1.0, p * frame.hypotheses))}"
+
+
 def _pool(j: int, drafted: AcrossDraft, frame: Frame) -> Pooled:
     """One endpoint over all settings; what is not primary gets the sign test alone."""
     column, weights = drafted.by_endpoint[j], drafted.weights[j]
@@ -161,18 +206,19 @@ def _pool(j: int, drafted: AcrossDraft, frame: Frame) -> Pooled:
         endpoint=column[0].endpoint,
         primary=primary,
         differences=d,
-        sign=_sign(drafted.contributions[j], drafted),
+        sign=_sign(drafted.contributions[j], drafted, str(column[0].endpoint)),
         crossed=crossed_finding(crossed, frame),
         equivalence=equivalence_finding(d, frame, weights) if primary else None,
         weights=weights,
         by_setting=column,
+        repeated=any(m.seeds for m in column) and all(m.repeated for m in column if m.seeds),
     )
 
 
-def _sign(contributions: Mapping[int, float], drafted: AcrossDraft) -> paired.SignTest:
+def _sign(contributions: Mapping[int, float], drafted: AcrossDraft, endpoint: str) -> paired.SignTest:
     """Sign test over distinct seeds; a seed that only one side failed in any setting is that side's loss."""
     first = drafted.drafts[0]
-    dropped = [seed for x in drafted.drafts for seed in x.pairs.dropped]
+    dropped = [seed for x in drafted.drafts for seed in x.pairs.dropped if seed.endpoint in (None, endpoint)]
     losses = {seed.seed for seed in dropped if seed.loss_for == first.treatment}
     wins = {seed.seed for seed in dropped if seed.loss_for == first.baseline}
     counted = [d for seed, d in contributions.items() if seed not in losses | wins]
@@ -234,6 +280,7 @@ def _endpoint(
         heterogeneity_df=spread.df,
         heterogeneity_p=spread.p_value if fixed else None,
         meta=_meta(differences, fixed=fixed),
+        qualitative_p=_qualitative(pooled, frame) if pooled.primary else None,
         without={x.setting: w for x, w in zip(rows, left.without, strict=True)},
         direction_depends_on_one_setting=left.direction_depends_on_one_setting,
         simpson=reversal.reversal,
@@ -259,6 +306,7 @@ def _row(comparison: Comparison, j: int) -> SettingRow:
         sd_difference=e.sd_difference,
         t_ci95=e.t_ci95,
         crossed_ci95=e.crossed_ci95,
+        crossed_ci95_joint=e.crossed.ci95_joint if e.crossed else None,
         sign_flip_p=e.sign_flip_p,
         verdict=e.verdict,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Draft:
     joint: JointTest
     """Of the primaries."""
     failed: frozenset[Side]
+    untrained: frozenset[Side]
 
     @property
     def primaries(self) -> tuple[Measured, ...]:
@@ -49,17 +50,14 @@ def draft(
     examples: ExampleStore,
 ) -> Draft:
     """Measure all endpoints of a comparison and test its primaries jointly."""
-    losses = sum(d.loss_for == treatment for d in pairs.dropped)
-    wins = sum(d.loss_for == baseline for d in pairs.dropped)
     ordered = [*frame.plan.primary, *(e for e in endpoints if e not in frame.plan.primary)]
-    measured = tuple(
-        measure(e, pairs, frame=frame, examples=examples, extra_wins=wins, extra_losses=losses) for e in ordered
-    )
-    failed: set[Side] = set()
-    if losses:
-        failed.add("treatment")
-    if wins:
-        failed.add("baseline")
+    measured = tuple(measure(e, pairs, variants=(treatment, baseline), frame=frame, examples=examples) for e in ordered)
+    sides: tuple[tuple[Side, str], ...] = (("treatment", treatment), ("baseline", baseline))
+    decisive = (None, *frame.plan.primary)
+    lost = {d.loss_for for d in pairs.dropped if d.endpoint in decisive}
+    contradicted = [seed for m in measured for seed in m.contradicted]
+    if contradicted:
+        pairs = replace(pairs, dropped=tuple(sorted((*pairs.dropped, *contradicted), key=lambda d: d.seed)))
     primaries = [m for m in measured if m.primary]
     return Draft(
         treatment=treatment,
@@ -68,7 +66,8 @@ def draft(
         pairs=pairs,
         endpoints=measured,
         joint=joint_sign_flip(seed_matrix(primaries), rng=frame.signs),
-        failed=frozenset(failed),
+        failed=frozenset(side for side, name in sides if name in lost),
+        untrained=frozenset(side for side, name in sides if name in pairs.untrained),
     )
 
 
@@ -99,7 +98,8 @@ def decide(
     flips = [paired.sign_flip_test(m.differences, rng=frame.signs).p_value for m in d.endpoints]
     holm_p = holm(flips[: len(d.primaries)])
     primaries = [
-        m.evidence(j, member, frame=frame, conflict=pairs.conflict, failed=d.failed) for j, m in enumerate(d.primaries)
+        m.evidence(j, member, frame=frame, conflict=pairs.conflict, failed=d.failed, untrained=d.untrained)
+        for j, m in enumerate(d.primaries)
     ]
     found = [
         finding(
@@ -137,13 +137,15 @@ def decide(
         declared_differences=pairs.declared,
         unverified_pairs=pairs.unverified,
         conflict=pairs.conflict,
-        advice=_advice(d, primaries[lead], d.primaries[lead]) if primaries else None,
+        advice=_advice(d, primaries, lead, place) if primaries else None,
         descriptive=several_settings,
     )
 
 
-def _advice(d: Draft, e: Evidence, m: Measured) -> SeedsAdvice:
-    """From the leading primary's evidence."""
+def _advice(d: Draft, primaries: Sequence[Evidence], lead: int, place: str) -> SeedsAdvice:
+    """What would decide the comparison: one `better` is enough, so examples are asked for only where no primary gains
+    from seeds, and then for the one that needs fewest."""
+    e = primaries[lead]
     alpha, threshold = e.criteria.alpha, e.criteria.e_threshold
     reach = e.seeds_to_reach_alpha
     rates = {
@@ -154,11 +156,16 @@ def _advice(d: Draft, e: Evidence, m: Measured) -> SeedsAdvice:
     to_go = None
     if threshold is not None:
         to_go = sequential.seeds_to_go(e.sign.wins, e.sign.losses, threshold) or None
-    crossed = m.crossed
-    if crossed is not None and crossed.blocked_by_examples and crossed.examples_needed is not None:
+    blocked = [
+        (m.crossed.examples_for_80_percent, m.crossed.n_examples, str(m.endpoint))
+        for m in d.primaries
+        if m.crossed is not None and m.crossed.blocked_by_examples and m.crossed.examples_for_80_percent is not None
+    ]
+    if len(blocked) == len(primaries):
+        needed, now, name = min(blocked)
         text = (
-            f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about "
-            f"{crossed.examples_needed:,} test examples would be needed (now {crossed.n_examples:,})."
+            f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about {needed:,} test "
+            f"examples would be needed for 80% power on {name}{place} (now {now:,})."
         )
     elif e.criteria.sequential:
         text = (

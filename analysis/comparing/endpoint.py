@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis import schema
 from analysis.comparing.example_influence import ExampleStore, PairInfluence, one_pair
 from analysis.comparing.findings import (
     CrossedFinding,
+    DroppedSeed,
     EndpointFinding,
     EquivalenceFinding,
     Interval,
@@ -45,6 +47,11 @@ class Frame:
         return self.plan.stopping == "sequential"
 
     @property
+    def comparisons(self) -> int:
+        """Treatments compared with the baseline."""
+        return max(1, self.hypotheses // max(1, len(self.plan.primary)))
+
+    @property
     def criteria(self) -> Criteria:
         """What this study declared for its verdicts."""
         plan = self.plan
@@ -65,9 +72,18 @@ class Tested:
     """None without a margin."""
     weights: tuple[float, ...] | None = None
     """As in `equivalence`."""
+    repeated: bool = False
+    """Every seed gave both variants the same two scores: so many seeds are the evidence of one."""
 
     def evidence(
-        self, j: int, member: FamilyMember, *, frame: Frame, conflict: str | None, failed: frozenset[Side]
+        self,
+        j: int,
+        member: FamilyMember,
+        *,
+        frame: Frame,
+        conflict: str | None,
+        failed: frozenset[Side],
+        untrained: frozenset[Side],
     ) -> Evidence:
         """What the rules look at.
 
@@ -77,6 +93,7 @@ class Tested:
             frame: The study's frame.
             conflict: Which key has two different scores; None: none has.
             failed: Sides that failed by themselves on some seed.
+            untrained: Sides that did not train on some seed.
         """
         crossed = self.crossed
         return Evidence(
@@ -89,11 +106,22 @@ class Tested:
             equivalent=self.equivalence is not None and self.equivalence.equivalent,
             weights=self.weights,
             crossed_ci95=crossed.ci95_joint if crossed else None,
-            crossed_ci90=crossed.ci90 if crossed else None,
-            examples_needed=crossed.examples_needed if crossed and crossed.blocked_by_examples else None,
+            crossed_ci90=crossed.ci90_joint if crossed else None,
+            examples_needed=crossed.examples_for_80_percent if crossed and crossed.blocked_by_examples else None,
+            examples_at_margin=_only_examples(crossed, frame.plan.margin),
             conflict=conflict,
             failed=failed,
+            untrained=untrained,
+            repeated=self.repeated,
         )
+
+
+def _only_examples(crossed: CrossedFinding | None, margin: float | None) -> int | None:
+    """Examples that a difference as large as the margin needs, where no number of seeds could show it; else None."""
+    if crossed is None or margin is None or crossed.half_width_infinite_seeds_joint is None:
+        return None
+    seen = max(margin, abs(crossed.mean))
+    return crossed.examples_at_margin if crossed.half_width_infinite_seeds_joint >= seen else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,31 +138,37 @@ class Measured(Tested):
     one_pair: OnePairFinding | None
     disagreements: tuple[str, ...]
     """What is wrong with the stored predictions, one sentence each."""
+    contradicted: tuple[DroppedSeed, ...]
+    """Seeds left out because a recorded score contradicts its stored predictions."""
 
 
 def measure(
-    name: str, pairs: PairedScores, *, frame: Frame, examples: ExampleStore, extra_wins: int, extra_losses: int
+    name: str, pairs: PairedScores, *, variants: tuple[str, str], frame: Frame, examples: ExampleStore
 ) -> Measured:
     """Everything about one endpoint that does not depend on other endpoints or comparisons.
 
     Args:
         name: Endpoint, such as `test/spearman_512`.
         pairs: Scores of both variants.
+        variants: Treatment and baseline.
         frame: The study's frame.
         examples: Stored predictions.
-        extra_wins: Seeds on which only the baseline failed by itself.
-        extra_losses: Seeds on which only the treatment did.
     """
     endpoint = schema.parse_endpoint(name)
     t, b = np.array(pairs.treatment.get(name, ())), np.array(pairs.baseline.get(name, ()))
     if pairs.conflict or not t.size:
         t, b = np.empty(0), np.empty(0)
     known = np.flatnonzero(np.isfinite(t) & np.isfinite(b))
+    first = _examples_of(endpoint, pairs, known, t, b, examples)
+    wrong = first.contradicted
+    contradicted = tuple(DroppedSeed(seed=pairs.seeds[known[i]], reason=s, endpoint=name) for i, s in wrong.items())
+    if contradicted:
+        known = np.delete(known, list(wrong))
+    found = _examples_of(endpoint, pairs, known, t, b, examples) if contradicted else first
     t, b = t[known], b[known]
     seeds = tuple(pairs.seeds[i] for i in known)
     cells = tuple(tuple(side[i] for i in known) for side in (pairs.treatment_cells, pairs.baseline_cells))
     primary = name in frame.plan.primary
-    found = examples.pair(endpoint, seeds=seeds, treatment=cells[0], baseline=cells[1], scores=(t.tolist(), b.tolist()))
     d = t - b
     part = SettingInfluence(seeds=seeds, differences=d, influence=found.values, test_set=found.test_set)
     return Measured(
@@ -144,14 +178,36 @@ def measure(
         treatment=t,
         baseline=b,
         differences=d,
-        sign=paired.sign_test(d, extra_wins=extra_wins, extra_losses=extra_losses),
+        sign=paired.sign_test(
+            d, extra_wins=pairs.lost_by(variants[1], name), extra_losses=pairs.lost_by(variants[0], name)
+        ),
         crossed=None if found.values is None else crossed_finding(crossed(d, found.values), frame),
         crossed_missing=_missing(found, d.size),
         influence=part,
         bootstrap=_bootstrap(d, found, frame) if primary else None,
         one_pair=one_pair(endpoint, cells, examples, fixed=not frame.sequential) if d.size == 1 else None,
         equivalence=equivalence_finding(d, frame),
-        disagreements=(*found.disagreements, *_partly(found, endpoint.split)),
+        disagreements=(*first.disagreements, *_partly(found, endpoint.split)),
+        contradicted=contradicted,
+        repeated=d.size >= 2 and not paired.paired_t(t).sd and not paired.paired_t(b).sd,
+    )
+
+
+def _examples_of(
+    endpoint: schema.Endpoint,
+    pairs: PairedScores,
+    known: NDArray[np.intp],
+    t: Floats,
+    b: Floats,
+    examples: ExampleStore,
+) -> PairInfluence:
+    """Influence values of the seeds at these positions."""
+    return examples.pair(
+        endpoint,
+        seeds=[pairs.seeds[i] for i in known],
+        treatment=[pairs.treatment_cells[i] for i in known],
+        baseline=[pairs.baseline_cells[i] for i in known],
+        scores=(t[known].tolist(), b[known].tolist()),
     )
 
 
@@ -190,14 +246,23 @@ def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | Non
         ci95=found.interval(0.95),
         ci90=found.interval(0.90),
         ci95_joint=found.interval(0.95, hypotheses=frame.hypotheses),
+        ci90_joint=found.interval(0.90, hypotheses=frame.comparisons),
         half_width_infinite_seeds=found.half_width_infinite_seeds(),
+        half_width_infinite_seeds_joint=found.half_width_infinite_seeds(hypotheses=frame.hypotheses),
+        examples_for_80_percent=found.examples_for(found.mean, hypotheses=frame.hypotheses),
+        examples_at_margin=None
+        if frame.plan.margin is None
+        else found.examples_for(frame.plan.margin, hypotheses=frame.hypotheses),
         examples_needed=found.examples_needed(hypotheses=frame.hypotheses),
         blocked_by_examples=found.blocked_by_examples(hypotheses=frame.hypotheses),
     )
 
 
 def equivalence_finding(d: Floats, frame: Frame, weights: tuple[float, ...] | None = None) -> EquivalenceFinding | None:
-    """Against the margin: by sign flips, or by e-values in a sequential study; None without a margin."""
+    """Against the margin: by sign flips, or by e-values in a sequential study; None without a margin.
+
+    Several comparisons share alpha (Bonferroni), so that one wrong `equivalent` among them is as rare as with one.
+    """
     margin, alpha = frame.plan.margin, frame.plan.alpha
     if margin is None:
         return None
@@ -208,7 +273,7 @@ def equivalence_finding(d: Floats, frame: Frame, weights: tuple[float, ...] | No
         exact_p=None if e else found.exact_p,
         tost_p=None if e else found.tost_p,
         t_ci90=found.ci90,
-        equivalent=e.equivalent if e else found.equivalent,
+        equivalent=e.equivalent if e else found.exact_p * frame.comparisons <= alpha,
         e_lower=e.e_lower if e else None,
         e_upper=e.e_upper if e else None,
         e_threshold=e.threshold if e else None,

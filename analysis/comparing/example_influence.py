@@ -5,8 +5,8 @@ Labels are ranked once, cells once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class PairInfluence:
     test_set: int
     disagreements: tuple[str, ...]
     """Cells whose stored predictions give another correlation than was recorded."""
+    contradicted: Mapping[int, str]
+    """Position among the seeds -> the first of these sentences."""
 
 
 class ExampleStore:
@@ -109,6 +111,7 @@ class ExampleStore:
         rows: list[Floats | None] = []
         sets: set[int] = set()
         lacking, disagreements = [], []
+        contradicted: dict[int, str] = {}
         for i, (t, b) in enumerate(zip(treatment, baseline, strict=True)):
             found = [self.cell(c, endpoint.split) for c in (t, b)]
             parts = [f[1].get((endpoint.statistic, endpoint.dim)) if f else None for f in found]
@@ -118,9 +121,9 @@ class ExampleStore:
                 continue
             for cell, part, recorded in zip((t, b), parts, (scores[0][i], scores[1][i]), strict=True):
                 if part is not None and abs(part[0] - recorded) > MISMATCH:
-                    disagreements.append(
-                        f"{cell}: {endpoint} is recorded as {recorded:.4f}, its predictions give {part[0]:.4f}"
-                    )
+                    text = f"{cell}: {endpoint} is recorded as {recorded:.4f}, its predictions give {part[0]:.4f}"
+                    disagreements.append(text)
+                    contradicted.setdefault(i, text)
             sets.add(found[0][0])
             rows.append(parts[0][1] - parts[1][1])
         known = [r for r in rows if r is not None]
@@ -129,14 +132,24 @@ class ExampleStore:
                 return _nothing("there are no pairs")
             return _nothing("no per-example predictions can be read: none were stored, or they are gone since")
         if len(sets) > 1:
-            return _nothing("the seeds were evaluated on different test sets")
+            return replace(
+                _nothing("the seeds were evaluated on different test sets"),
+                disagreements=tuple(disagreements),
+                contradicted=contradicted,
+            )
         values = np.full((len(rows), known[0].size), np.nan)
         for i, row in enumerate(rows):
             if row is not None:
                 values[i] = row
         plural = "seed" if len(lacking) == 1 else "seeds"
         missing = f"left out for want of predictions: {plural} {', '.join(map(str, lacking))}" if lacking else None
-        return PairInfluence(values=values, missing=missing, test_set=sets.pop(), disagreements=tuple(disagreements))
+        return PairInfluence(
+            values=values,
+            missing=missing,
+            test_set=sets.pop(),
+            disagreements=tuple(disagreements),
+            contradicted=contradicted,
+        )
 
     def predictions(self, cell: str, split: str) -> PredictionTable | None:
         """The predictions themselves, for the one pair of a study with one seed."""
@@ -144,7 +157,7 @@ class ExampleStore:
 
 
 def _nothing(why: str) -> PairInfluence:
-    return PairInfluence(values=None, missing=why, test_set=-1, disagreements=())
+    return PairInfluence(values=None, missing=why, test_set=-1, disagreements=(), contradicted={})
 
 
 def one_pair(

@@ -34,7 +34,18 @@ Interval = tuple[float, float]
 class Notice:
     """Something a reader must know before the numbers; shown on top of the report."""
 
-    kind: Literal["failed_by_itself", "unverified", "exploratory", "default_primary", "baseline", "data", "correlation"]
+    kind: Literal[
+        "failed_by_itself",
+        "unverified",
+        "exploratory",
+        "default_primary",
+        "baseline",
+        "data",
+        "correlation",
+        "contradiction",
+        "identical_seeds",
+        "untrained",
+    ]
     text: str
     """One sentence, no markup."""
 
@@ -66,6 +77,8 @@ class DroppedSeed:
     reason: str
     loss_for: str | None = None
     """The variant that failed by itself on this seed: the seed counts as its loss in the sign test."""
+    endpoint: str | None = None
+    """The one endpoint that lacks this seed; None: the seed is missing altogether."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +115,15 @@ class CrossedFinding:
     ci95_joint: Interval | None = None
     """The interval that the verdict looks at: 95% for all primaries and comparisons at once (Bonferroni); with one
     primary and one treatment it is `ci95`."""
+    ci90_joint: Interval | None = None
+    """The interval that equivalence looks at: 90% for all comparisons at once."""
+    half_width_infinite_seeds_joint: float | None = None
+    """As `half_width_infinite_seeds`, for `ci95_joint`."""
+    examples_for_80_percent: int | None = None
+    """About how many test examples give 80% power if the true difference is the observed one: some 2.04 times
+    `examples_needed`, which is a coin flip; None when |mean| is 0."""
+    examples_at_margin: int | None = None
+    """The same for a true difference as large as the declared margin; None without a margin."""
     blocked_by_examples: bool
     """True when |mean| lies inside that half width of `ci95_joint`: more seeds cannot make it `better`, more examples
     may."""
@@ -118,7 +140,7 @@ class EquivalenceFinding:
     """The same by t (two one-sided tests)."""
     t_ci90: Interval | None
     equivalent: bool
-    """exact_p <= alpha, or both e-values at their threshold in a sequential study."""
+    """exact_p times the number of comparisons <= alpha, or both e-values at their threshold in a sequential study."""
     e_lower: float | None
     """Sequential only: e-value against `difference <= -margin`."""
     e_upper: float | None
@@ -284,6 +306,8 @@ class SettingRow:
     crossed_ci95: Interval | None
     sign_flip_p: float | None
     verdict: Verdict | None
+    crossed_ci95_joint: Interval | None = None
+    """For all primaries and comparisons at once: the one that the verdict looks at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,6 +360,9 @@ class AcrossEndpoint:
     meta: MetaAnalysis | None
     without: Mapping[str, float | None]
     """Setting -> mean of setting means without it."""
+    qualitative_p: float | None = None
+    """Gail and Simon's test that settings differ in direction; at alpha (over all primaries and comparisons) the
+    verdict is `mixed`. None in a sequential study, where e-values of single settings decide."""
     direction_depends_on_one_setting: bool
     simpson: bool
     """The pooled unpaired difference has another sign than every within-setting one."""

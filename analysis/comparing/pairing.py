@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from analysis.results.model import CellRecord, Results
 from analysis.showing import visible
 from analysis.statistics.paired import TIE_TOLERANCE
 
+_SILENT = re.compile(r"no gradient in (\d+) of (\d+) steps")
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairedScores:
@@ -39,6 +42,12 @@ class PairedScores:
     conflict: str | None
     declared: tuple[DeclaredDifference, ...]
     unverified: int
+    untrained: Mapping[str, tuple[int, ...]]
+    """Variant -> seeds on which its training had no gradient in any step."""
+
+    def lost_by(self, variant: str, endpoint: str) -> int:
+        """Seeds that count as this variant's loss in the sign test of an endpoint."""
+        return sum(d.loss_for == variant and d.endpoint in (None, endpoint) for d in self.dropped)
 
 
 def merge_repeats(records: Iterable[tuple[Any, float | None]]) -> tuple[dict[Any, float], list[Any]]:
@@ -192,14 +201,19 @@ def pair(
     for side, cells in ((treatment, [t for _, t, _ in used]), (baseline, [b for _, _, b in used])):
         rows = [indexed.scores.get(cell.cell, {}) for cell in cells]
         per_side[side] = {e: tuple(row.get(e, math.nan) for row in rows) for e in indexed.endpoints}
+    some_side = {e: any(not math.isnan(x) for v in variants for x in per_side[v][e]) for e in indexed.endpoints}
     for i, (seed, t, b) in enumerate(used):
-        for endpoint in indexed.endpoints:
+        for endpoint, elsewhere in some_side.items():
             lacking = [v for v in variants if math.isnan(per_side[v][endpoint][i])]
-            elsewhere = any(not math.isnan(x) for v in variants for x in per_side[v][endpoint])
             asked = any(endpoint in indexed.scores.get(cell.cell, {}) for cell in (t, b))  # a NaN was recorded
             if lacking and (elsewhere or asked):
-                text = f"the score {endpoint} of {' and '.join(lacking)} is missing or NaN"
-                dropped.append(DroppedSeed(seed=seed, reason=text))
+                # A score that was taken and is not a number is this side's failure; one never taken is just missing.
+                own = t if lacking[0] == treatment else b
+                undefined = len(lacking) == 1 and endpoint in indexed.scores.get(own.cell, {})
+                state = "undefined (NaN or infinite)" if undefined else "missing or NaN"
+                text = f"the score {endpoint} of {' and '.join(lacking)} is {state}"
+                loser = lacking[0] if undefined else None
+                dropped.append(DroppedSeed(seed=seed, reason=text, loss_for=loser, endpoint=endpoint))
     first = used[0] if used else None
     return PairedScores(
         seeds=tuple(seed for seed, _, _ in used),
@@ -211,7 +225,17 @@ def pair(
         conflict=conflict,
         declared=declared_differences(first[1], first[2]) if first else (),
         unverified=unverified,
+        untrained={
+            variant: silent
+            for variant, cells in ((treatment, [t for _, t, _ in used]), (baseline, [b for _, _, b in used]))
+            if (silent := tuple(cell.seed for cell in cells if _did_not_train(cell)))
+        },
     )
+
+
+def _did_not_train(cell: CellRecord) -> bool:
+    """A note of the cell says that no step had a gradient."""
+    return any((m := _SILENT.match(note)) is not None and m[1] == m[2] for note in cell.notes)
 
 
 def finished_scores(indexed: Indexed, variant: str, setting: str, endpoint: str) -> tuple[float, ...]:

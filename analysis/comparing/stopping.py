@@ -177,9 +177,9 @@ def _endpoints(
         for setting in indexed.settings
     }
     dropped = [drop for one in by_setting.values() for drop in one.dropped]
-    failed = {
-        side: frozenset(drop.seed for drop in dropped if drop.loss_for == side) for side in (treatment, rule.baseline)
-    }
+
+    def failed(side: str, endpoint: str) -> frozenset[int]:
+        return frozenset(d.seed for d in dropped if d.loss_for == side and d.endpoint in (None, endpoint))
 
     conflicts = {
         drop.seed: drop.reason
@@ -205,8 +205,8 @@ def _endpoints(
             endpoint=endpoint,
             scores=scores(endpoint, of_treatment=True),
             baseline_scores=scores(endpoint, of_treatment=False),
-            treatment_failed=failed[treatment],
-            baseline_failed=failed[rule.baseline],
+            treatment_failed=failed(treatment, endpoint),
+            baseline_failed=failed(rule.baseline, endpoint),
             conflicts=conflicts,
         )
         for endpoint in rule.primary

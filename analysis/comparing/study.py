@@ -84,15 +84,20 @@ def compare(
     failures = _failures(comparisons)
     disagreements = dict.fromkeys(text for d in drafts for m in d.endpoints for text in m.disagreements)
     problems = [*results.problems, *(Problem(where="predictions", reason=text) for text in disagreements)]
-    lead = sentences.failure_lead(failures)
+    undefined = _undefined(comparisons, used.primary)
+    contradicted = {(d.setting, m.endpoint, s.seed) for d in drafts for m in d.endpoints for s in m.contradicted}
+    wrong = sentences.contradiction_lead(
+        len({(s, n) for s, _, n in contradicted}), sorted({str(e) for _, e, _ in contradicted})
+    )
+    lead = " ".join(filter(None, (sentences.failure_lead(failures), sentences.undefined_lead(undefined))))
     nothing = "There is nothing to compare: " + (
         f"{indexed.variants[0]} is the only variant." if indexed.variants else "no cells were recorded."
     )
     return StudyFindings(
         study=results.study,
-        headline=" ".join(filter(None, (lead, *spoken))) if spoken else nothing,
+        headline=" ".join(filter(None, (lead, wrong, *spoken))) if spoken else nothing,
         sentences=spoken or (nothing,),
-        notices=_notices(results, used, comparisons, lead),
+        notices=_notices(results, used, comparisons, drafts, lead, wrong),
         plan=used,
         baseline=used.baseline,
         comparisons=comparisons,
@@ -179,17 +184,83 @@ def _failures(comparisons: Sequence[Comparison]) -> dict[str, list[int]]:
     found: dict[str, set[int]] = defaultdict(set)
     for c in comparisons:
         for dropped in c.dropped:
-            if dropped.loss_for is not None:
+            if dropped.loss_for is not None and dropped.endpoint is None:
                 found[dropped.loss_for].add(dropped.seed)
     return {variant: sorted(seeds) for variant, seeds in found.items()}
 
 
+def _undefined(comparisons: Sequence[Comparison], primary: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """Variant -> primary endpoint -> seeds on which it alone has no defined score."""
+    found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for c in comparisons:
+        for dropped in c.dropped:
+            if dropped.loss_for is not None and dropped.endpoint in primary:
+                found[dropped.loss_for][str(dropped.endpoint)].append(dropped.seed)
+    return found
+
+
+def _repeated(drafts: Sequence[Draft]) -> list[str]:
+    """A sentence per comparison whose seeds all gave the same scores: they are no independent evidence."""
+    several = len({d.setting for d in drafts}) > 1
+    out = []
+    for d in drafts:
+        same = [m for m in d.primaries if m.repeated and np.any(paired.snap_ties(m.differences))]
+        if same:
+            where = sentences.endpoints_text([str(m.endpoint) for m in same])
+            place = f", setting {d.setting}" if several else ""
+            out.append(
+                f"All {same[0].differences.size} seeds of {d.treatment} and {d.baseline} gave the same scores ({where}"
+                f"{place}): seeds that change nothing are the evidence of one, and nothing is claimed beyond this test"
+                " set."
+            )
+    return out
+
+
+def _untrained(drafts: Sequence[Draft]) -> list[str]:
+    """A sentence per variant that did not train."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for d in drafts:
+        for variant, seeds in d.pairs.untrained.items():
+            found[variant].update(seeds)
+    return [
+        f"{variant} did not train on seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, sorted(seeds)))}: its"
+        " loss had no gradient in any step. It is not called equivalent to anything."
+        for variant, seeds in found.items()
+    ]
+
+
+def _sequential_limits(plan: PlanUsed, treatments: int) -> list[str]:
+    """What in a sequential report does not hold at a stop that the data chose."""
+    if plan.stopping != "sequential":
+        return []
+    out = [
+        "Sequential: crossed and t intervals are those of a fixed number of seeds; at a stop that the data chose they"
+        " miss the truth more often than they say."
+    ]
+    if plan.margin is not None:
+        several = f" and is not corrected over the {treatments} comparisons" if treatments > 1 else ""
+        out.append(f"Sequential: equivalence is about the median difference, not the mean{several}.")
+    return out
+
+
 def _notices(
-    results: Results, plan: PlanUsed, comparisons: Sequence[Comparison], failure_lead: str
+    results: Results,
+    plan: PlanUsed,
+    comparisons: Sequence[Comparison],
+    drafts: Sequence[Draft],
+    failure_lead: str,
+    contradiction_lead: str,
 ) -> tuple[Notice, ...]:
     out = []
     if failure_lead:
         out.append(Notice(kind="failed_by_itself", text=failure_lead))
+    if contradiction_lead:
+        out.append(Notice(kind="contradiction", text=contradiction_lead))
+    out += [Notice(kind="identical_seeds", text=text) for text in _repeated(drafts)]
+    out += [
+        Notice(kind="data", text=text) for text in _sequential_limits(plan, len({c.treatment for c in comparisons}))
+    ]
+    out += [Notice(kind="untrained", text=text) for text in _untrained(drafts)]
     unverified = sum(c.unverified_pairs for c in comparisons)
     if not results.fingerprinted:
         text = "Paired by seed number, unverified: these results carry no fingerprints."

@@ -63,11 +63,19 @@ class Evidence:
     """For all hypotheses at once; None where there is none."""
     crossed_ci90: Interval | None = None
     examples_needed: int | None = None
-    """About how many test examples would be needed, where more seeds cannot make it `better`; else None."""
+    """About how many test examples give 80% power, where more seeds cannot make it `better`; else None."""
+    examples_at_margin: int | None = None
+    """The same for a difference as large as the margin, where more seeds cannot show that one either; else None."""
     conflict: str | None = None
     """Which key has two different scores; None: none has."""
     failed: frozenset[Side] = frozenset()
     """Which side failed by itself on a seed that the other finished."""
+    untrained: frozenset[Side] = frozenset()
+    """Which side had no gradient in any step on some seed: it cannot be called equivalent."""
+    repeated: bool = False
+    """Every seed gave the same two scores: nothing is claimed beyond this test set."""
+    opposed_settings: str | None = None
+    """Over settings: what shows that some favour the treatment and others the baseline; None: nothing does."""
 
     @property
     def n_pairs(self) -> int:
@@ -147,8 +155,17 @@ class Evidence:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The first rule that applies."""
-        return endpoint_verdict(self)
+        """The first rule that applies; seeds that repeat one result claim nothing beyond this test set."""
+        verdict = endpoint_verdict(self)
+        return _ON_THIS_TEST_SET.get(verdict, verdict) if self.repeated else verdict
+
+
+_ON_THIS_TEST_SET: dict[Verdict, Verdict] = {
+    "better": "better_on_this_test_set",
+    "worse": "worse_on_this_test_set",
+    "equivalent": "equivalent_on_this_test_set",
+    "different_but_negligible": "different_but_negligible_on_this_test_set",
+}
 
 
 def joint_floor(differences: Floats, factor: int = 1) -> float:
@@ -172,10 +189,13 @@ def endpoint_verdict(e: Evidence) -> Verdict:
     """The first rule that applies to one endpoint."""
     if e.n_pairs < 2 or e.conflict is not None or e.all_zero:
         return "cannot_decide"
+    if e.opposed_settings is not None:
+        return "mixed"
     side, margin = excluded_side(e.crossed_ci95), e.criteria.margin
     if e.significant and side * e.direction < 0:
         return "mixed"
-    equivalent = e.equivalent and not e.failed  # a variant that fails by itself is not the same as one that does not
+    # A variant that fails by itself is not the same as one that does not; and what did not train shows nothing.
+    equivalent = e.equivalent and not e.failed and not e.untrained
     if e.significant and equivalent:
         if inside(e.crossed_ci90, margin):
             return "different_but_negligible"

@@ -106,6 +106,11 @@ def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) 
         else:
             why = "all differences are 0; was one checkpoint evaluated twice?"
         return f"{treatment} against {baseline} {where} cannot be decided: {why}{'' if why.endswith('?') else '.'}"
+    if verdict == "mixed" and e.opposed_settings is not None:
+        return (
+            f"Mixed: which of {pair} scores higher {where}, depends on the setting: {e.opposed_settings}"
+            f" (mean difference {mean_text}, which speaks for no setting)."
+        )
     if verdict == "mixed":
         return (
             f"Mixed: {pair} differ in opposite directions {where} ({favour}; mean difference {mean_text}; {evidence})."
@@ -114,8 +119,12 @@ def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) 
         return f"{treatment} is {verdict} than {baseline} {where}: {mean_text} ({favour}; {evidence}; {over})."
     if verdict in ("better_on_this_test_set", "worse_on_this_test_set"):
         word = verdict.split("_")[0]
-        if e.examples_needed is not None:
-            limit = f"only more test examples, about {e.examples_needed:,}, can show more; further seeds cannot"
+        if e.repeated:
+            limit = f"all {e.n_pairs} seeds gave the same scores, which is the evidence of one"
+        elif e.examples_needed is not None:
+            limit = (
+                f"only more test examples, about {e.examples_needed:,} (80% power), can show more; further seeds cannot"
+            )
         elif crossed:
             limit = f"the {over} includes 0"
         else:
@@ -142,6 +151,10 @@ def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) 
         names = {"treatment": treatment, "baseline": baseline}
         who = joined([names[side] for side in sorted(e.failed)])
         text += f"; while {who} fails by itself on some seeds it is called neither better nor equivalent"
+    if e.untrained and e.equivalent:
+        names = {"treatment": treatment, "baseline": baseline}
+        who = joined([names[side] for side in sorted(e.untrained)])
+        text += f"; {who} did not train (no gradient in any step), so equivalence is not claimed"
     return f"{text}."
 
 
@@ -155,6 +168,11 @@ def _floor_too_high(e: Evidence) -> str:
 
 def _power_too_low(e: Evidence) -> str:
     shown = "" if e.power_at_margin is None else f", {e.power_at_margin:.2f},"
+    if e.examples_at_margin is not None:
+        return (
+            f"the power to see a difference of {e.criteria.margin or 0.0:g}{shown} is under 0.8, and no number of "
+            f"seeds lifts it: about {e.examples_at_margin:,} test examples are needed (80% power)"
+        )
     seeds = e.seeds_at_margin
     needed = f"about {seeds} seeds are needed" if seeds else "more seeds are needed"
     floor = "" if e.criteria.sequential else f" (smallest attainable p {p_text(e.floor)})"
@@ -253,6 +271,31 @@ def failure_lead(failures: Mapping[str, Sequence[int]]) -> str:
         for variant, seeds in failures.items()
     ]
     return f"{'; '.join(parts)}, which counts as a loss." if parts else ""
+
+
+def undefined_lead(undefined: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
+    """Start of the headline where one side's primary scores are not numbers; else empty.
+
+    Args:
+        undefined: Variant -> endpoint -> seeds.
+    """
+    parts = []
+    for variant, by_endpoint in undefined.items():
+        seeds = sorted({seed for found in by_endpoint.values() for seed in found})
+        listed = ", ".join(map(str, seeds)) if len(seeds) <= 10 else f"{seeds[0]} to {seeds[-1]} ({len(seeds)} of them)"
+        where = endpoints_text(list(by_endpoint))
+        parts.append(f"{variant} has no defined score ({where}) on seed{'s' if len(seeds) > 1 else ''} {listed}")
+    return f"{'; '.join(parts)}, which counts as a loss." if parts else ""
+
+
+def contradiction_lead(count: int, endpoints: Sequence[str]) -> str:
+    """Start of the headline where recorded scores contradict their stored predictions; else empty."""
+    if not count:
+        return ""
+    what = "1 seed is not used: a recorded score contradicts its"
+    if count > 1:
+        what = f"{count} seeds are not used: recorded scores contradict their"
+    return f"{what} stored predictions ({endpoints_text(endpoints)})."
 
 
 def one_pair_sentence(found: OnePairFinding | None) -> str:

@@ -104,7 +104,7 @@ def _endpoint_table(metric: str, rows: list[EndpointFinding], comparison: Compar
                 show_difference(found.mean_difference),
                 show_wins(found.wins, found.losses, found.ties),
                 *_test_cells(found, sequential),
-                show_interval(found.crossed_ci95),
+                show_interval(found.crossed.ci95_joint if found.crossed else None),
             )
             for found in rows
         ),
@@ -128,7 +128,7 @@ def endpoint_caption(rows: list[EndpointFinding], *, sequential: bool) -> str:
     if not sequential:
         parts.append(
             "floor: the smallest p that so many untied seeds can give; step p: joint test over the primaries;"
-            " crossed 95%: interval over seeds and test examples."
+            " crossed 95%: interval over seeds and test examples, for all primaries and comparisons at once."
         )
     missing = dict.fromkeys(found.crossed_missing for found in rows if found.crossed_missing)
     parts += [f"No crossed interval: {reason.rstrip('.')}." for reason in missing if reason]
@@ -213,7 +213,7 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
                 show_small(parts.shared_example_variance),
                 show_small(parts.interaction_variance_per_seed),
                 f"±{show_size(parts.half_width_infinite_seeds)}",
-                NONE if parts.examples_needed is None else f"{parts.examples_needed:,}",
+                NONE if parts.examples_for_80_percent is None else f"{parts.examples_for_80_percent:,}",
             )
         )
     return Table(
@@ -224,12 +224,12 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
             Column(heading="shared examples"),
             Column(heading="seed x example"),
             Column(heading="left by infinite seeds"),
-            Column(heading="examples to see it"),
+            Column(heading="examples for 80%"),
         ),
         rows=tuple(cells),
         caption="Variances of the mean difference (seed x example: per seed, inside the first). `left by infinite"
-        " seeds`: half width of the 95% interval that more seeds cannot shrink; `examples to see it`: about how many"
-        " test pairs would bring it below the observed difference (for all primaries jointly).",
+        " seeds`: half width of the 95% interval that more seeds cannot shrink; `examples for 80%`: about how many"
+        " test pairs show a true difference as large as the observed one with 80% power (for all primaries jointly).",
     )
 
 

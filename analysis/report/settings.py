@@ -26,6 +26,7 @@ def settings_blocks(across: AcrossSettings, findings: StudyFindings) -> tuple[Bl
     for endpoint in across.endpoints:
         if endpoint.primary:
             blocks.append(_matrix(endpoint, sequential))
+            blocks += _left_out(endpoint)
             own = [endpoint.sentence] if endpoint.sentence else []
             blocks.append(Bullets(items=(*own, *settings_facts(endpoint, sequential=sequential))))
     return tuple(blocks)
@@ -53,7 +54,7 @@ def summary_table(across: AcrossSettings, *, sequential: bool) -> Table:
                 show_difference(found.mean_difference),
                 show_wins(found.wins, found.losses, found.ties),
                 *cells,
-                show_interval(found.crossed.ci95 if found.crossed else None),
+                show_interval(found.crossed.ci95_joint if found.crossed else None),
             )
         )
     headings = ("endpoint", "settings", "seeds", "mean diff", "W/L/T", *tests, "crossed 95% interval")
@@ -81,6 +82,28 @@ def _matrix(endpoint: AcrossEndpoint, sequential: bool) -> Table:
     )
 
 
+def _left_out(endpoint: AcrossEndpoint) -> list[Table]:
+    """The mean over settings without each in turn; nothing below three, where one setting would be left."""
+    if endpoint.n_settings < 3:
+        return []
+    signs = {row.setting: row for row in endpoint.rows}
+    return [
+        Table(
+            title=f"Without each setting in turn, {endpoint.endpoint}",
+            columns=(
+                Column(heading="setting left out", align="left"),
+                Column(heading="its mean diff"),
+                Column(heading="mean diff of the rest"),
+            ),
+            rows=tuple(
+                (name, show_difference(signs[name].mean_difference), show_difference(mean))
+                for name, mean in endpoint.without.items()
+            ),
+            caption="Unweighted mean of the other settings' means.",
+        )
+    ]
+
+
 def _matrix_row(row: SettingRow, sequential: bool) -> tuple[str, ...]:
     tests = () if sequential else (show_interval(row.t_ci95), show_p(row.sign_flip_p))
     return (
@@ -90,7 +113,7 @@ def _matrix_row(row: SettingRow, sequential: bool) -> tuple[str, ...]:
         show_score(row.sd_difference),
         show_wins(row.wins, row.losses, row.ties),
         *tests,
-        show_interval(row.crossed_ci95),
+        show_interval(row.crossed_ci95_joint),
     )
 
 
@@ -107,6 +130,11 @@ def settings_facts(found: AcrossEndpoint, *, sequential: bool) -> list[str]:
         items.append(
             f"Do the settings differ? Welch F = {show_small(found.heterogeneity_f)},"
             f" p = {show_p(found.heterogeneity_p)}."
+        )
+    if found.qualitative_p is not None:
+        items.append(
+            "Do settings differ in direction? Gail and Simon's test of a qualitative interaction:"
+            f" p = {show_p(found.qualitative_p)}."
         )
     if found.meta is not None:
         meta = found.meta

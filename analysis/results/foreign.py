@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
 from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.model import Problem
-from analysis.results.tables import NUMBER, LineErrors, RawTable, Row, Settings, cell_name, number, whole_number
+from analysis.results.tables import (
+    NUMBER,
+    LineErrors,
+    RawTable,
+    Rows,
+    Settings,
+    cell_name,
+    failed_cell,
+    number,
+    whole_number,
+)
 
 MLFLOW_PREFIXES = ("params.", "tags.")
 OPTUNA_PREFIXES = ("user_attrs_", "params_")
@@ -25,7 +36,7 @@ def looks_like_optuna(raw: RawTable) -> bool:
     return "number" in raw.header and "state" in raw.header and named
 
 
-def mlflow_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
+def mlflow_rows(raw: RawTable) -> Rows:
     """Scores of the finished runs in MLflow's table.
 
     Raises:
@@ -52,7 +63,7 @@ def mlflow_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
     return _rows(raw, cells, columns, setting, scores, finished=("status", "FINISHED"), noun="runs")
 
 
-def optuna_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
+def optuna_rows(raw: RawTable) -> Rows:
     """Scores of the complete trials in Optuna's table.
 
     Raises:
@@ -72,9 +83,11 @@ def optuna_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
             f"{raw.path}: looks like Optuna's table of trials, but its value names no metric and dim; record scores"
             " with trial.set_user_attr('test/spearman_256', ...)"
         )
-    rows, problems = _rows(raw, raw.rows, columns, setting, scores, finished=("state", "COMPLETE"), noun="trials")
+    rows, failed, problems = _rows(
+        raw, raw.rows, columns, setting, scores, finished=("state", "COMPLETE"), noun="trials"
+    )
     note = "trials of a search: if it chose settings by these same scores, the comparison is exploratory"
-    return rows, [*problems, Problem(where=raw.path.name, reason=note)]
+    return rows, failed, [*problems, Problem(where=raw.path.name, reason=note)]
 
 
 def _rows(
@@ -86,7 +99,7 @@ def _rows(
     *,
     finished: tuple[str, str],
     noun: str,
-) -> tuple[list[Row], list[Problem]]:
+) -> Rows:
     state_column, wanted = finished
     variant_column, seed_column = columns["variant"], columns["seed"]
     assert variant_column is not None
@@ -94,12 +107,15 @@ def _rows(
     if state_column not in raw.header:
         raise ResultsError(f"{raw.path}: column {state_column!r} is missing, so finished {noun} cannot be told apart")
     errors, rows, settings, left_out = LineErrors(raw.path), [], Settings(), Counter[str]()
+    failed = []
     for line, row in lines:
         state = row[state_column].removeprefix("TrialState.").upper()
+        variant, seed = row[variant_column], whole_number(row[seed_column])
         if state != wanted:
             left_out[state or "without state"] += 1
+            label = settings.label(row[setting_column] if setting_column else "")
+            failed += failed_cell(state, variant, row[seed_column], label)
             continue
-        variant, seed = row[variant_column], whole_number(row[seed_column])
         if not variant:
             errors.add(line, variant_column, variant, "a name")
         if seed is None:
@@ -111,17 +127,20 @@ def _rows(
             value = number(row[column])
             if value is None:
                 errors.add(line, column, row[column], NUMBER)
-            elif row[column]:
+            else:
                 errors.check_range(line, column, row[column], endpoint, value)
                 rows.append((cell_name(variant, seed, setting), variant, seed, setting, *endpoint, value))
     errors.raise_if_any()
+    # An empty field is a NaN that was logged, unless this variant never has a number there.
+    numbers = {(row[1], row[4], row[5]) for row in rows if not math.isnan(row[6])}
+    rows = [row for row in rows if (row[1], row[4], row[5]) in numbers]
     found = {(row[4], row[5]) for row in rows}
     for column, endpoint in scores.items():
         if rows and tuple(endpoint) not in found:
             raise ResultsError(f"{raw.path}: column {column!r} is empty in all finished {noun}; take it out")
     counts = ", ".join(f"{count} {state}" for state, count in sorted(left_out.items()))
     reason = f"{noun} left out because only {wanted} ones count: {counts}"
-    return rows, [Problem(where=raw.path.name, reason=reason)] if counts else []
+    return rows, failed, [Problem(where=raw.path.name, reason=reason)] if counts else []
 
 
 def _first(raw: RawTable, names: list[str]) -> str | None:

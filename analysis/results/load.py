@@ -62,14 +62,14 @@ def _read_table(path: Path, study: str | None) -> Results:
 
     raw = read_raw(path)
     if foreign.looks_like_mlflow(raw):
-        rows, problems = foreign.mlflow_rows(raw)
+        rows, failed, problems = foreign.mlflow_rows(raw)
     elif foreign.looks_like_optuna(raw):
-        rows, problems = foreign.optuna_rows(raw)
+        rows, failed, problems = foreign.optuna_rows(raw)
     else:
-        rows, problems = plain_rows(raw)
+        rows, failed, problems = plain_rows(raw)
     if not rows:
         raise ResultsError(f"{path}: there is no finished row with a score")
-    return results_of_rows(rows, study=study or path.stem, problems=(*raw.problems, *problems))
+    return results_of_rows(rows, study=study or path.stem, problems=(*raw.problems, *problems), failed=failed)
 
 
 def study_name(study: str | Path) -> str:

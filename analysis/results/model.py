@@ -50,6 +50,8 @@ class CellRecord:
     run_id: str | None = None
     times: Mapping[str, float] = field(default_factory=dict)
     """Seconds, such as `train_s`."""
+    notes: tuple[str, ...] = ()
+    """What its training had to say about itself."""
 
     def __post_init__(self) -> None:
         _make_visible(self, "variant", "setting", "failure")

@@ -27,7 +27,7 @@ METADATA_KEY = b"pairsweep"
 ROWS_PER_GROUP = 32
 _TEXT_COLUMNS = (schema.COLUMN_CELL, schema.COLUMN_VARIANT, schema.COLUMN_SETTING, schema.COLUMN_METRIC)
 """Of a results table; the others are numbers, and a negative number is no formula."""
-_JSON_COLUMNS = ("fields", "variant_fields", "fingerprint", "times")
+_JSON_COLUMNS = ("fields", "variant_fields", "fingerprint", "times", "notes")
 
 
 def export_results(results: Results, path: Path) -> list[str]:
@@ -246,4 +246,5 @@ def _cell(row: Mapping[str, Any]) -> CellRecord:
         failure_kind=row["failure_kind"],
         run_id=row["run_id"],
         times=json.loads(row["times"]),
+        notes=tuple(json.loads(row.get("notes") or "[]")),  # files of before have no such column
     )

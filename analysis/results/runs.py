@@ -92,6 +92,7 @@ def cell_record(run: StoredRun) -> tuple[CellRecord | None, list[Problem]]:
             for key, value in run.metrics.items()
             if key.startswith(schema.METRIC_TIME_PREFIX)
         },
+        notes=tuple(_json(tags.get(schema.TAG_NOTES), [], where, schema.TAG_NOTES, problems)),
     ), problems
 
 

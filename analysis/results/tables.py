@@ -10,6 +10,7 @@ import io
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,11 +28,15 @@ GROUPED = frozenset(
 )
 STATE_COLUMNS = ("state", "status")
 FINISHED_STATES = frozenset({"finished", "complete", "completed", "success", "succeeded", "terminated", "done", "ok"})
+FAILED_STATES = frozenset({"failed", "fail", "failure", "crashed", "crash", "error", "errored", "diverged"})
+"""The cell failed by itself; any other state that is not finished (killed, running, pruned) says nothing of it."""
 NUMBER = "a number (1,200 could be 1.2 or 1200: write a decimal point, and no separator of thousands)"
 _NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 Row = tuple[str, str, int, str, str, int, float]
+Rows = tuple[list[Row], list[CellRecord], list[Problem]]
+"""Scores, cells that failed by themselves, and what was not used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +153,7 @@ def without_guard(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
-def plain_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
+def plain_rows(raw: RawTable) -> Rows:
     """Rows of a table with our own columns.
 
     Raises:
@@ -164,9 +169,12 @@ def plain_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
     errors, rows, settings, left_out = LineErrors(raw.path), [], Settings(), Counter[str]()
     has_dim = schema.COLUMN_DIM in raw.header
     state = next((name for name in STATE_COLUMNS if name in raw.header), None)
+    failed = []
     for line, row in raw.rows:
         if state is not None and row[state].lower() not in FINISHED_STATES:
             left_out[row[state] or "without state"] += 1
+            label = settings.label(row.get(schema.COLUMN_SETTING, ""))
+            failed += failed_cell(row[state], row[schema.COLUMN_VARIANT], row[schema.COLUMN_SEED], label)
             continue
         variant, setting = row[schema.COLUMN_VARIANT], settings.label(row.get(schema.COLUMN_SETTING, ""))
         if not variant:
@@ -192,7 +200,25 @@ def plain_rows(raw: RawTable) -> tuple[list[Row], list[Problem]]:
     if counts:
         reason = f"rows left out because column {state!r} does not say that they finished: {counts}"
         problems.append(Problem(where=raw.path.name, reason=reason))
-    return rows, problems
+    return rows, failed, problems
+
+
+def failed_cell(state: str, variant: str, seed_text: str, setting: str) -> list[CellRecord]:
+    """The record of a row that says it failed by itself; nothing for any other state."""
+    seed = whole_number(seed_text)
+    if state.lower() not in FAILED_STATES or not variant or seed is None:
+        return []
+    return [
+        CellRecord(
+            cell=cell_name(variant, seed, setting),
+            variant=variant,
+            seed=seed,
+            setting=setting,
+            state=schema.STATE_FAILED,
+            failure=f"its row says {state}",
+            failure_kind=schema.FAILURE_CELL,
+        )
+    ]
 
 
 def _refuse_empty(raw: RawTable, rows: list[Row]) -> None:
@@ -228,19 +254,26 @@ def _refuse_grouped(raw: RawTable) -> None:
         )
 
 
-def results_of_rows(rows: list[Row], *, study: str, problems: tuple[Problem, ...]) -> Results:
-    """Rows without fingerprints as Results; an order of variants as they come."""
+def results_of_rows(
+    rows: list[Row], *, study: str, problems: tuple[Problem, ...], failed: Sequence[CellRecord] = ()
+) -> Results:
+    """Rows without fingerprints as Results; an order of variants as they come.
+
+    A cell counts as failed where no other row of it finished.
+    """
     cells = {
         row[0]: CellRecord(cell=row[0], variant=row[1], seed=row[2], setting=row[3], state=schema.STATE_FINISHED)
         for row in rows
     }
+    for record in failed:
+        cells.setdefault(record.cell, record)
     return Results(
         study=study,
         table=table(rows),
         cells=tuple(cells.values()),
         problems=problems,
         fingerprinted=False,
-        variant_order=tuple(dict.fromkeys(row[1] for row in rows)),
+        variant_order=tuple(dict.fromkeys(cell.variant for cell in cells.values())),
     )
 
 

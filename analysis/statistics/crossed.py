@@ -33,6 +33,8 @@ class Crossed:
     interaction_variance_per_seed: float
     total_variance: float
     df: float | None
+    example_df: float
+    """Satterthwaite's, over test sets; examples - 1 with one."""
 
     def interval(self, level: float = 0.95, *, hypotheses: int = 1) -> tuple[float, float] | None:
         """Interval of the mean for new seeds and new examples; None without any variance.
@@ -48,7 +50,7 @@ class Crossed:
     def half_width_infinite_seeds(self, *, hypotheses: int = 1) -> float:
         """Half width of the 95% interval that infinitely many seeds would leave, as wide as `interval` is."""
         tail = 0.025 / hypotheses
-        return -float(special.stdtrit(self.n_examples - 1, tail)) * math.sqrt(self.shared_example_variance)
+        return -float(special.stdtrit(self.example_df, tail)) * math.sqrt(self.shared_example_variance)
 
     def blocked_by_examples(self, *, hypotheses: int = 1) -> bool:
         """The mean lies inside what infinitely many seeds would leave."""
@@ -56,8 +58,19 @@ class Crossed:
 
     def examples_needed(self, *, hypotheses: int = 1) -> int | None:
         """About how many examples would bring that half width below |mean|; None where |mean| is (all but) 0."""
+        return self._examples(abs(self.mean), 1.0, hypotheses)
+
+    def examples_for(self, effect: float, *, power: float = 0.8, hypotheses: int = 1) -> int | None:
+        """About how many examples let that interval exclude 0 with this power where the true difference is `effect`.
+
+        Bringing the half width just below the effect is a coin flip; 80% takes (1 + z / t)^2 as many, some 2.04 times.
+        """
+        quantile = -float(special.stdtrit(self.example_df, 0.025 / hypotheses))
+        return self._examples(abs(effect), 1 + float(special.ndtri(power)) / quantile, hypotheses)
+
+    def _examples(self, effect: float, factor: float, hypotheses: int) -> int | None:
         half = self.half_width_infinite_seeds(hypotheses=hypotheses)
-        ratio = half / abs(self.mean) if self.mean else math.inf
+        ratio = factor * half / effect if effect else math.inf
         needed = self.n_examples * ratio * ratio
         return math.ceil(needed) if math.isfinite(needed) else None
 
@@ -107,15 +120,17 @@ def crossed_over_settings(settings: Sequence[SettingInfluence]) -> Crossed | Non
     mean = float(np.mean([s.differences.mean() for s in settings]))
     seed_variance, seed_df = _seed_variance(settings)
     shared, own, examples = 0.0, 0.0, 0
+    by_test_set = []
     for test_set in dict.fromkeys(p.test_set for p in parts):
         group = [p for p in parts if p.test_set == test_set]
         covariance, diagonal, m = _example_covariance(group)
         shared, own, examples = shared + covariance / k**2, own + diagonal / k**2, examples + m
+        by_test_set.append((max(covariance / k**2, 0.0), m))
     floored = max(shared, 0.0)
     total = seed_variance + floored
-    df = None
-    if total > 0:
-        df = total**2 / (seed_variance**2 / seed_df + floored**2 / (examples - 1))
+    # Each test set is as certain as its own size: a large one does not lend its degrees of freedom to a small one.
+    spread = sum(v**2 / (m - 1) for v, m in by_test_set) if floored else 0.0
+    df = total**2 / (seed_variance**2 / seed_df + spread) if total > 0 else None
     interaction = own - floored
     if abs(interaction) <= ROUNDING * max(own, floored):
         interaction = 0.0
@@ -128,6 +143,7 @@ def crossed_over_settings(settings: Sequence[SettingInfluence]) -> Crossed | Non
         interaction_variance_per_seed=interaction,
         total_variance=total,
         df=df,
+        example_df=floored**2 / spread if spread else float(examples - 1),
     )
 
 

@@ -296,6 +296,55 @@ def over_settings() -> Iterator[dict[str, Any]]:
                    "statsmodels combine_effects, its DL tau2 truncated at 0", (1e-8, 1e-12))  # fmt: skip
 
 
+def opposed() -> Iterator[dict[str, Any]]:
+    scores = ([2.0, -2.0], [3.0, 0.4, -2.5], [10.0, 0.3, -2.2, 1.0], [1.0, 2.0], [-0.5, 0.1, -4.0], [0.0, -3.0, 2.9])
+    for number, z in enumerate(scores):
+        plus = math.fsum(x * x for x in z if x > 0)
+        minus = math.fsum(x * x for x in z if x < 0)
+        p = _below_zero(min(plus, minus), len(z) - 1) if min(plus, minus) > 0 else 1.0
+        yield case(f"gail_simon_{number}", "gail_simon", {"normal_scores": z},
+                   {"q_plus": plus, "q_minus": minus, "p_value": p},
+                   "P(sum of squares of the negative ones among k-1 standard normals > min Q), integrated one by one",
+                   CLOSE)  # fmt: skip
+    rng = np.random.default_rng(20)
+    for number, sizes in enumerate(((4, 300), (5, 12), (40, 40, 9))):
+        groups = [
+            np.round(0.01 * rng.standard_normal((5, 1)) + 0.5 * rng.standard_normal((1, m)) + 0.1
+                     * rng.standard_normal((5, m)), 4).tolist()
+            for m in sizes
+        ]  # fmt: skip
+        yield case(f"test_sets_{number}", "crossed_over_test_sets", {"seed_by_example_by_setting": groups},
+                   _of_test_sets(groups), "numpy.cov setting by setting; Satterthwaite over all components",
+                   (1e-8, 1e-15))  # fmt: skip
+
+
+def _below_zero(c: float, count: int) -> float:
+    """P(sum of min(z, 0)^2 > c) for so many independent standard normals z, by integrating one after the other."""
+    if count == 0 or c < 0:
+        return float(c < 0)
+    inner, _ = integrate.quad(
+        lambda x: stats.norm.pdf(x) * _below_zero(c - x * x, count - 1), 0, math.sqrt(c), epsabs=1e-11
+    )
+    return 0.5 * _below_zero(c, count - 1) + float(inner) + float(stats.norm.sf(math.sqrt(c)))
+
+
+def _of_test_sets(groups: Sequence[Sequence[Sequence[float]]]) -> dict[str, float]:
+    k, seeds, examples, total = len(groups), [], [], 0.0
+    for rows in groups:
+        n, m = len(rows), len(rows[0])
+        seeds.append((float(np.var(np.mean(rows, axis=1), ddof=1)) / n / k**2, n - 1))
+        covariance = np.cov(rows) / m
+        examples.append((float(covariance[~np.eye(n, dtype=bool)].mean()) / k**2, m - 1))
+    total = sum(v for v, _ in (*seeds, *examples))
+    # All seeds are distinct; their own Satterthwaite df first, then the components together: the same sum.
+    spread = sum(v**2 / df for v, df in (*seeds, *examples))
+    shared = sum(v for v, _ in examples)
+    return {
+        "total_variance": total, "df": total**2 / spread,
+        "example_df": shared**2 / sum(v**2 / df for v, df in examples),
+    }  # fmt: skip
+
+
 def of_examples() -> Iterator[dict[str, Any]]:
     matrix = [[0.2, -0.1, 0.4, 0.3], [0.1, 0.0, 0.5, 0.2], [0.3, -0.2, 0.1, 0.4]]
     x = np.array(matrix)
@@ -408,7 +457,7 @@ def judged() -> Iterator[dict[str, Any]]:
 
 def cases() -> list[dict[str, Any]]:
     """All cases, in the order of the file."""
-    sources = (one_sample, counted, together, over_settings, of_examples, planned, of_many_variants, judged)
+    sources = (one_sample, counted, together, over_settings, opposed, of_examples, planned, of_many_variants, judged)
     return [one for source in sources for one in source()]
 
 

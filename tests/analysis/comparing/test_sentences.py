@@ -94,7 +94,10 @@ def test_the_crossed_interval_decides_how_far_better_reaches() -> None:
     wide = replace(EVIDENCE, crossed_ci95=(-0.001, 0.008))
     assert said(wide) == f"{better}the 95% interval over seeds and test examples -0.0010 to +0.0080 includes 0."
     blocked = replace(wide, examples_needed=12_345)
-    assert said(blocked) == f"{better}only more test examples, about 12,345, can show more; further seeds cannot."
+    assert (
+        said(blocked)
+        == f"{better}only more test examples, about 12,345 (80% power), can show more; further seeds cannot."
+    )
     assert said(replace(EVIDENCE, crossed_ci95=(0.001, 0.006))).startswith("b is better than a on test/spearman_64: ")
 
 
