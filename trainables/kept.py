@@ -30,12 +30,15 @@ def kept(what: tuple[str, ...], make: Callable[[], _T]) -> _T:
     if not folder:
         return make()
     path = Path(folder) / f"{what[0]}-{hashlib.sha256(repr(what).encode()).hexdigest()[:32]}"
-    with suppress(OSError, EOFError, pickle.UnpicklingError):
+    with suppress(Exception):  # not there yet, or not to be read: made again
         found: _T = pickle.loads(path.read_bytes())
         return found
     made = make()
-    with suppress(OSError):  # a full disk costs time, not the cell
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
         temporary.write_bytes(pickle.dumps(made, protocol=5))
         temporary.replace(path)
+    except Exception:  # a full disk costs time, not the cell
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return made

@@ -23,8 +23,10 @@ _IMPORTED: Final = {
     "noop": ("trainables.synthetic",),
     "closed-form": ("trainables.synthetic", "trainables.sentence_pair.evaluation", "scipy.stats"),
 }
-_SAFE: Final = frozenset({"torch", "transformers", "sentence_transformers", "datasets", "numpy", "scipy", "trainables"})
+_SAFE: Final = ("torch", "transformers", "datasets", "numpy", "sentence_transformers", "scipy", "trainables")
 """Packages that start no thread and touch no device when they are imported."""
+_WHOLE: Final = ("sentence_transformers", "scipy", "trainables")
+"""Of these also each part by itself."""
 
 
 def modules_of(name: str, root: Path | None = None) -> tuple[str, ...]:
@@ -51,7 +53,9 @@ def _imports_of(name: str, root: Path | None) -> tuple[str, ...]:
             found.update(dict.fromkeys(alias.name for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found[node.module] = None
-    return tuple(one for one in found if one.partition(".")[0] in _SAFE)
+    packages = [(one, one.partition(".")[0]) for one in found]
+    safe = [one if package in _WHOLE else package for one, package in packages if package in _SAFE]
+    return tuple(dict.fromkeys(safe))
 
 
 def load_trainable(name: str, root: Path | None = None) -> Trainable:

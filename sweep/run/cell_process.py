@@ -10,6 +10,7 @@ import faulthandler
 import fcntl
 import json
 import os
+import random
 import resource
 import signal
 import socket
@@ -24,10 +25,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from analysis import schema
+from sweep.console import one_line
 from sweep.errors import SweepError
-from sweep.run.fork_place import ForkPlace
+from sweep.run.fork_place import ForkPlace, status_bytes
 from sweep.run.progress import duration
-from sweep.run.training import Ended, Failure, Job, failure_of, shown_bytes, train_job
+from sweep.run.training import Ended, Failure, Job, failure_of, out_of_memory, shown_bytes, train_job
 from trainables.kept import ENV_KEPT
 from trainables.spec import Progress, TrainResult
 
@@ -71,7 +73,7 @@ class CellProcesses:
             self._server = self._connect()
 
     def _connect(self) -> _Server:
-        return _Server(ForkPlace.of(self._owner).connect(self._modules, threads=self._threads))
+        return _Server(ForkPlace.of(self._owner).connect(self._modules, threads=self._threads, detached=True))
 
     def train(self, job: Job, report: Callable[[Progress], None], stop_requested: Callable[[], bool]) -> Ended:
         """Train one job; see `Trainer`."""
@@ -111,7 +113,7 @@ def fork_server(owner: str, *, modules: Sequence[str], threads: int) -> Iterator
     """Have a fork server on this machine as long as this lasts, and not longer; it imports meanwhile."""
     connection = None
     with suppress(OSError, SweepError):  # a worker tries again, and tells
-        connection = ForkPlace.of(owner).connect(modules, threads=threads)
+        connection = ForkPlace.of(owner).connect(modules, threads=threads, detached=False)
         connection.sendall(json.dumps({"stays": True}).encode())
     try:
         yield
@@ -137,7 +139,7 @@ class _Server:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._lines = connection.makefile("rb")
+        self._lines = connection.makefile("rb", buffering=0)  # a line read ahead would not wake who waits for it
         self.pid = 0
 
     def start(self, output: int, memory: int | None) -> Connection[Any, Any]:
@@ -150,7 +152,10 @@ class _Server:
         with ours, theirs:
             request = json.dumps({"start": {"memory": memory}}).encode()
             socket.send_fds(self.connection, [request], [theirs.fileno(), output])
-            self.pid = int(self.hear()["pid"])
+            answer = self.hear()
+            if "pid" not in answer:
+                raise OSError(str(answer.get("error", answer)))
+            self.pid = int(answer["pid"])
             return Connection(ours.detach())
 
     def hear(self) -> dict[str, Any]:
@@ -249,10 +254,11 @@ class _Attempt:
         return Ended(failure=_with_output(failure, output), output=output)
 
     def _send_job(self) -> None:
+        surroundings = _Surroundings(
+            job=self._job, environment=dict(os.environ), folder=_this_folder(), path=tuple(sys.path)
+        )
         with suppress(OSError):  # it has ended already: its end says why
-            self._channel.send(
-                _Surroundings(job=self._job, environment=dict(os.environ), folder=str(Path.cwd()), path=tuple(sys.path))
-            )
+            self._channel.send(surroundings)
 
     def _take(self, report: Callable[[Progress], None]) -> None:
         try:
@@ -260,12 +266,24 @@ class _Attempt:
         except (EOFError, OSError):
             self._open = False
             return
+        except Exception as error:
+            # Only a cell that writes to its channel by itself can send what cannot be read here.
+            self._failure = Failure(reason=f"its answer cannot be read: {one_line(error)}", kind=schema.FAILURE_CELL)
+            self._server.kill()
+            return
         if isinstance(told, Progress):
             report(told)
         elif isinstance(told, TrainResult):
             self._result = told
         elif isinstance(told, Failure):
             self._failure = told
+
+
+def _this_folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # removed; a cell uses absolute paths
+        return "/"
 
 
 def _late(job: Job) -> Failure:
@@ -277,8 +295,7 @@ def _death(heard: Mapping[str, Any], job: Job) -> Failure:
     """Why a process ended that gave neither a result nor an error."""
     status, peak = int(heard["status"]), f"peak memory {shown_bytes(heard['peak'])}"
     if heard["over"] and job.memory_bytes is not None:
-        reason = f"out of memory: more than resources.memory, {shown_bytes(job.memory_bytes)} ({peak})"
-        return Failure(reason=reason, kind=schema.FAILURE_CELL)
+        return out_of_memory(job, peak)
     if not os.WIFSIGNALED(status):
         code = os.waitstatus_to_exitcode(status)
         return Failure(reason=f"the training ended with exit status {code}", kind=schema.FAILURE_CELL)
@@ -301,6 +318,10 @@ def _with_output(failure: Failure, output: bytes) -> Failure:
     return Failure(reason=failure.reason, kind=failure.kind, detail=detail + "\n")
 
 
+class _WorkerGone(BaseException):
+    """Nobody waits for this training any more."""
+
+
 # -- the cell's end ----------------------------------------------------------------------------------------------------
 
 
@@ -316,21 +337,34 @@ def cell_main(channel: socket.socket, memory: int | None) -> None:
     faulthandler.enable()
     worker: Connection[Any, Any] = Connection(channel.detach())
     surroundings: _Surroundings = worker.recv()
-    _settle_in(surroundings)
     job = surroundings.job
-    if memory is not None and job.hides_gpus:  # a GPU's driver reserves far more addresses than it uses
-        _limit_memory(memory)
 
     def report(progress: Progress) -> None:
-        worker.send(progress)
+        plain = Progress(
+            phase=progress.phase,
+            step=int(progress.step),
+            total_steps=int(progress.total_steps),
+            loss=None if progress.loss is None else float(progress.loss),
+        )
+        try:
+            worker.send(plain)
+        except OSError as error:
+            raise _WorkerGone from error
 
     answer: TrainResult | Failure
     try:
-        answer = train_job(job, report)
-    except BrokenPipeError:
-        return  # the worker is gone
-    except BaseException as error:
-        answer = failure_of(error, job)
+        _settle_in(surroundings)
+        if memory is not None and job.hides_gpus:  # a GPU's driver reserves far more addresses than it uses
+            _limit_memory(memory)
+    except OSError as error:
+        answer = Failure(reason=one_line(error), kind=schema.FAILURE_INFRASTRUCTURE)
+    else:
+        try:
+            answer = train_job(job, report)
+        except _WorkerGone:
+            os._exit(0)
+        except BaseException as error:
+            answer = failure_of(error, job)
     with suppress(OSError):
         worker.send(answer)
     for stream in (sys.stdout, sys.stderr):
@@ -347,11 +381,19 @@ def _settle_in(surroundings: _Surroundings) -> None:
         os.environ[ENV_KEPT] = kept
     os.chdir(surroundings.folder)
     sys.path[:] = surroundings.path
+    # A fork has its server's random states, so that all cells would draw alike; as numbers of the seed they are known.
+    seed = surroundings.job.spec.seed
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
 
 
 def _limit_memory(memory: int) -> None:
     """Let an allocation beyond the limit fail at once, in the line that asks for it."""
     if sys.platform == "linux":
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        limit = memory + status_bytes("self", "VmData")  # on top of what importing took
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

@@ -26,6 +26,7 @@ _LISTENER: Final = 200
 _LONGEST_BASE: Final = 40
 """The path of a Unix socket may have about 100 characters."""
 
+_DESCRIPTORS: Final = 65_536
 _started: set[int] = set()
 
 
@@ -81,12 +82,13 @@ class ForkPlace:
         """The place that everybody on this machine finds who knows the key of the launch."""
         return cls(_root() / hashlib.sha256(key.encode()).hexdigest()[:16])
 
-    def connect(self, modules: Sequence[str], *, threads: int) -> socket.socket:
+    def connect(self, modules: Sequence[str], *, threads: int, detached: bool) -> socket.socket:
         """A connection to the server, which is started if there is none; does not wait for its imports.
 
         Args:
             modules: What it imports ahead.
             threads: Compute threads of a cell; libraries read their number when they are imported.
+            detached: Start it as nobody's child: a Ray worker that ends is followed by its children.
 
         Raises:
             OSError: it cannot be started.
@@ -98,18 +100,20 @@ class ForkPlace:
                 connection.connect(str(self.folder / _SOCKET))
             except (FileNotFoundError, ConnectionRefusedError):
                 _remove_dead(self.root)
-                self._start(modules, threads)
+                self._start(modules, threads, detached)
                 connection.connect(str(self.folder / _SOCKET))
             return connection
 
-    def _start(self, modules: Sequence[str], threads: int) -> None:
+    def _start(self, modules: Sequence[str], threads: int, detached: bool) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / _KEPT).mkdir(parents=True, mode=0o700)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self.folder / _SOCKET))
-            listener.listen(64)  # who connects before it has imported waits in this queue
+            listener.listen(4096)  # who connects before it has imported waits in this queue
             code = (
-                f"import os, sys; os.setsid(); sys.path[:] = {sys.path!r}; from sweep.run.fork_server import main; "
+                f"import os, sys; {'os.fork() and os._exit(0); ' if detached else ''}os.setsid(); "
+                f"os.closerange(3, {_LISTENER}); os.closerange({_LISTENER + 1}, {_DESCRIPTORS}); "
+                f"sys.path[:] = {sys.path!r}; from sweep.run.fork_server import main; "
                 f"main({_LISTENER}, {str(self.folder)!r}, {list(modules)!r})"
             )  # a session of its own: Ctrl-C is for the sweep, which ends its cells in order
             _reap()
@@ -124,7 +128,10 @@ class ForkPlace:
                     (os.POSIX_SPAWN_DUP2, listener.fileno(), _LISTENER),
                 ],
             )
-            _started.add(started)
+            if detached:
+                os.waitpid(started, 0)
+            else:
+                _started.add(started)
 
 
 def _reap() -> None:
@@ -163,3 +170,12 @@ def _remove_dead(root: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             except OSError:
                 continue
+
+
+def status_bytes(pid: str, name: str) -> int:
+    """A number of /proc/PID/status, such as `RssAnon`, memory that is the process's own; 0 where there is none."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return 0

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sweep.run.fork_place import ForkPlace, locked
+from sweep.run.fork_place import ForkPlace, locked, status_bytes
 
 IDLE_S: Final = 10.0
 """So long it stays without a client: a worker may be replaced by another."""
@@ -50,7 +50,6 @@ class _Client:
 @dataclass
 class _Child:
     memory: int | None
-    largest: int = 0
     over: bool = False
 
 
@@ -67,6 +66,8 @@ class ForkServer:
         self._clients: list[_Client] = []
         self._made = place.identity()
         self._left = time.monotonic()
+        self._base = 0
+        """Memory that every fork begins with."""
         self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
         self._woken, self._wakes = os.pipe()
         for end in (self._woken, self._wakes):
@@ -74,6 +75,7 @@ class ForkServer:
 
     def serve(self) -> None:
         """Fork and reap until nobody is connected any more."""
+        self._base = status_bytes("self", "RssAnon")
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -87,7 +89,7 @@ class ForkServer:
                 elif key.fileobj == self._woken:
                     with suppress(BlockingIOError):
                         os.read(self._woken, 4096)
-                else:
+                elif key.data in self._clients:  # not gone since, with the one that ends the server
                     self._hear(key.data)
             self._reap()
             self._watch_memory()
@@ -95,7 +97,7 @@ class ForkServer:
                 return
 
     def _accept(self) -> None:
-        with suppress(BlockingIOError):
+        with suppress(OSError):  # nobody any more, or no descriptor left: who waits is taken next time
             connection, _ = self._listener.accept()
             connection.setblocking(True)
             client = _Client(connection)
@@ -141,8 +143,16 @@ class ForkServer:
             self._left = -IDLE_S * 2
 
     def _fork(self, client: _Client, request: dict[str, Any], descriptors: Sequence[int]) -> None:
-        channel, output = descriptors
-        pid = os.fork()
+        try:
+            channel, output = descriptors
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+            pid = os.fork()
+        except (OSError, ValueError) as error:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._tell(client, {"error": f"no process can be started: {error}"})
+            return
         if pid == 0:
             self._become_cell(channel, output, request["memory"])
         os.close(channel)
@@ -160,7 +170,7 @@ class ForkServer:
             if self._libc is not None:
                 self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
                 with suppress(OSError):  # if the system runs short of memory, the cell ends, not the sweep
-                    Path("/proc/self/oom_score_adj").write_text("800")
+                    Path("/proc/self/oom_score_adj").write_text("1000")  # as Ray's own workers
             self._selector.close()
             for client in self._clients:
                 client.connection.close()
@@ -179,13 +189,14 @@ class ForkServer:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if found is None:
                 return
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # what it left running
+                os.killpg(found.si_pid, signal.SIGKILL)  # what it left running, while the number is still its own
+            pid, status, usage = os.wait4(found.si_pid, 0)
             peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
             for client in self._clients:
                 child = client.children.pop(pid, None)
@@ -195,7 +206,7 @@ class ForkServer:
     def _watch_memory(self) -> None:
         for client in self._clients:
             for pid, child in client.children.items():
-                if child.memory and not child.over and _own_memory(pid) > child.memory:
+                if child.memory and not child.over and status_bytes(str(pid), "RssAnon") - self._base > child.memory:
                     child.over = True
                     _kill(pid)
 
@@ -209,15 +220,6 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _own_memory(pid: int) -> int:
-    """Memory of a process that is its own, in bytes: neither files nor what it shares with other processes' files."""
-    with suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
 def import_ahead(modules: Sequence[str]) -> None:
     """Import what every cell needs. What cannot be imported fails in the cell that needs it, and is told there."""
     for name in modules:
@@ -225,6 +227,8 @@ def import_ahead(modules: Sequence[str]) -> None:
             importlib.import_module(name)
         except Exception:
             traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # else every cell would print it again
     gc.collect()
     gc.freeze()  # a collection in a cell looks only at what the cell makes, and leaves these pages shared
 

@@ -281,6 +281,7 @@ class Launch:
             threads=resources.cpus,
             gpus=resources.gpus,
             memory_bytes=resources.memory,
+            memory_declared=resources.memory is not None,
             at_once=self._options.max_concurrent,
             time_limit_s=resources.time_limit,
             modules=preflight.modules_ahead(self.study),

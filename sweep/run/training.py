@@ -6,14 +6,15 @@ import errno
 import os
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from analysis import schema
 from sweep.console import one_line
-from trainables.spec import Predictions, Progress, TrainResult, TrainSpec
+from trainables.kept import ENV_KEPT
+from trainables.spec import DatasetRecord, Predictions, Progress, TrainResult, TrainSpec
 
-_PASSING: Final = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_PASSING: Final = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.ENFILE)
 _NO_MEMORY: Final = ("can't allocate memory", "not enough memory", "std::bad_alloc")
 """What torch's allocators say."""
 
@@ -29,7 +30,9 @@ class Job:
     hides_gpus: bool = False
     """The cell asked for no GPU: it sees none, whatever the machine has."""
     memory_bytes: int | None = None
-    """Most that the process may allocate; None: no limit."""
+    """Most that the process may allocate beyond its libraries; None: no limit."""
+    memory_declared: bool = False
+    """The study names that limit; else it is a share of the machine."""
     time_limit_s: float | None = None
 
 
@@ -80,11 +83,14 @@ def train_job(job: Job, report: Callable[[Progress], None]) -> TrainResult:
     if job.hides_gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     from trainables.encoder.fetch import fetch_model, pinned
-    from trainables.registry import load_trainable
+    from trainables.registry import BUILTIN_TRAINABLES, load_trainable
     from trainables.runtime import configure
     from trainables.user_code import add_to_import_path
 
     configure(job.threads)
+    if job.spec.trainable not in BUILTIN_TRAINABLES:
+        # Its module is imported first and may change how data are read: its files must not become another cell's.
+        os.environ.pop(ENV_KEPT, None)
     add_to_import_path(job.spec.root)
     spec = pinned(job.spec, job.digests)
     fetch_model(spec)
@@ -104,8 +110,7 @@ def plain_result(given: Any) -> TrainResult:
     if not isinstance(given, TrainResult):
         raise TypeError(f"a trainable must return a TrainResult, not {type(given).__name__}")
     try:
-        return replace(
-            given,
+        return TrainResult(
             scores={str(name): float(value) for name, value in given.scores.items()},
             predictions={
                 str(split): Predictions(
@@ -118,7 +123,10 @@ def plain_result(given: Any) -> TrainResult:
             times={str(name): float(value) for name, value in given.times.items()},
             memory_peak_mb=None if given.memory_peak_mb is None else float(given.memory_peak_mb),
             loss_curve=tuple((int(step), float(loss)) for step, loss in given.loss_curve),
-            datasets=tuple(replace(one) for one in given.datasets),
+            datasets=tuple(
+                DatasetRecord(split=str(one.split), source=str(one.source), digest=str(one.digest), rows=int(one.rows))
+                for one in given.datasets
+            ),
             notes=tuple(str(note) for note in given.notes),
         )
     except (TypeError, ValueError, AttributeError) as error:
@@ -132,13 +140,24 @@ def failure_of(error: BaseException, job: Job) -> Failure:
         said = "" if error.code is None else f": {' '.join(str(error.code).split())[:200]}"
         return Failure(reason=f"the training called sys.exit{said}", kind=schema.FAILURE_CELL, detail=detail)
     reason = one_line(error)
-    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
-        if job.memory_bytes is not None:
-            reason = f"out of memory: more than resources.memory, {shown_bytes(job.memory_bytes)} ({reason})"
-            return Failure(reason=reason, kind=schema.FAILURE_CELL, detail=detail)
-        return Failure(reason=reason, kind=schema.FAILURE_INFRASTRUCTURE, detail=detail)
+    no_memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    if no_memory or any(sign in str(error) for sign in _NO_MEMORY):
+        return out_of_memory(job, reason, detail)
     passing = isinstance(error, OSError) and error.errno in _PASSING
     return Failure(reason=reason, kind=schema.FAILURE_INFRASTRUCTURE if passing else schema.FAILURE_CELL, detail=detail)
+
+
+def out_of_memory(job: Job, said: str, detail: str = "") -> Failure:
+    """The cell's own fault where it may have no more anywhere; on a larger machine, its share would be larger."""
+    limit = "" if job.memory_bytes is None else f", {shown_bytes(job.memory_bytes)}"
+    if job.memory_declared:
+        reason, kind = f"out of memory: more than resources.memory{limit} ({said})", schema.FAILURE_CELL
+    elif limit:
+        reason = f"out of memory: more than its share of this machine's{limit} ({said}); resources.memory sets another"
+        kind = schema.FAILURE_INFRASTRUCTURE
+    else:
+        reason, kind = said, schema.FAILURE_INFRASTRUCTURE
+    return Failure(reason=reason, kind=kind, detail=detail)
 
 
 def shown_bytes(number: float) -> str:

@@ -39,6 +39,8 @@ class Place:
     """Of one cell."""
     memory_bytes: int | None = None
     """Most that a cell may allocate; None: what its share of the machine is, where that is known."""
+    memory_declared: bool = False
+    """The study names it."""
     at_once: int | None = None
     """Most cells at once; None: as many as fit."""
     time_limit_s: float | None = None
@@ -175,6 +177,7 @@ class CellWorker:
             threads=place.threads,
             hides_gpus=place.gpus == 0,
             memory_bytes=place.memory_bytes,
+            memory_declared=place.memory_declared,
             time_limit_s=place.time_limit_s,
         )
 

@@ -128,9 +128,9 @@ class Resources(Block):
     gpus: Annotated[Number, Field(ge=0)] = 0.0
     """0, 1, or a fraction, so that cells share one GPU. At 0 a cell sees no GPU."""
     memory: Annotated[int | None, BeforeValidator(_read_memory)] = None
-    """Most main memory, such as `8GiB`. Default: nine tenths of the machine's, shared by the cells it has room for."""
+    """Most main memory beyond the libraries, such as `8GiB`. Default: an equal share of the machine's."""
     time_limit: Annotated[float | None, BeforeValidator(_read_time)] = None
-    """Longest time, such as `2h`, `90m` or `45s`; a cell that takes longer fails. Default: none."""
+    """Longest time, downloads included, such as `2h`, `90m` or `45s`; a longer cell fails. Default: none."""
 
     @model_validator(mode="after")
     def _one_gpu(self) -> Resources:

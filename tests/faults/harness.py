@@ -108,6 +108,7 @@ class Launch:
 
     def __init__(self, arguments: list[str], cwd: Path, env: Mapping[str, str], log: Path) -> None:
         self.log = log
+        self._cwd = cwd.resolve()
         self._began = time.monotonic()
         with log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -174,11 +175,10 @@ class Launch:
     def _forked(self) -> list[psutil.Process]:
         """Fork servers and what they have forked, which keeps their command line."""
         found = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for process in psutil.Process(self.process.pid).children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                    if "sweep.run.fork_server" in " ".join(process.cmdline()):
-                        found.append(process)
+        for process in psutil.process_iter():  # a worker's is nobody's child
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+                if "sweep.run.fork_server" in " ".join(process.cmdline()) and process.cwd() == str(self._cwd):
+                    found.append(process)
         return found
 
     def kill(self, number: int = signal.SIGKILL) -> None:

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sweep.run import cell_process, fork_place, fork_server
 from sweep.run.cell_process import CellProcesses, memory_share
 from sweep.run.fork_place import ForkPlace
 from sweep.run.training import Ended, Job
-from trainables.spec import Progress, TrainSpec
+from trainables.spec import Progress, TrainResult, TrainSpec
 
 MODULE = """
     import ctypes, os, signal, sys, threading, time
@@ -64,6 +65,18 @@ MODULE = """
             print(f"line {number} of a loss that prints at every step")
         os.write(2, b"the last line\\n")
         raise ValueError("talked too much")
+    def breaks_a_pipe(spec, report): raise BrokenPipeError("its own")
+    class Own(TrainResult):
+        pass
+    def answers_in_its_own_types(spec, report):
+        report(Progress(phase="train", step=np.int64(1), total_steps=1, loss=np.float32(0.5)))
+        return Own(scores={"test/spearman_8": np.float64(0.5)}, times={"train_s": np.float32(1.0)})
+    def draws(spec, report):
+        import random
+        return TrainResult(scores={"test/spearman_8": float(np.random.rand()), "test/pearson_8": random.random()})
+    def keeps(spec, report):
+        from trainables.kept import kept
+        return TrainResult(scores={"test/spearman_8": kept(("pairs", "x"), lambda: float(spec.seed))})
     def starts_others(spec, report):
         import subprocess
         other = subprocess.Popen(["sleep", "600"])
@@ -100,6 +113,7 @@ def train(processes: CellProcesses, job: Job, *, stop_after_s: float | None = No
     return processes.train(job, lambda progress: None, stop_requested)
 
 
+DECLARED = {"memory_bytes": 2**30, "memory_declared": True}
 CELL, SYSTEM = schema.FAILURE_CELL, schema.FAILURE_INFRASTRUCTURE
 
 
@@ -114,10 +128,12 @@ CELL, SYSTEM = schema.FAILURE_CELL, schema.FAILURE_INFRASTRUCTURE
         ("raises", {}, "KeyError: 'which'", CELL),
         ("hangs", {"time_limit_s": 0.5}, "took longer than resources.time_limit, ", CELL),
         ("stops_itself", {"time_limit_s": 0.5}, "took longer than resources.time_limit, ", CELL),
-        ("hoards", {"memory_bytes": 2**30}, "out of memory: more than resources.memory, 1.0 GiB (", CELL),
-        ("grows", {"memory_bytes": 2**30}, "out of memory: more than resources.memory, 1.0 GiB (", CELL),
+        ("hoards", DECLARED, "out of memory: more than resources.memory, 1.0 GiB (", CELL),
+        ("grows", DECLARED, "out of memory: more than resources.memory, 1.0 GiB (", CELL),
         ("recurses", {}, "RecursionError: maximum recursion depth exceeded", CELL),
         ("returns_nothing", {}, "TypeError: a trainable must return a TrainResult, not NoneType", CELL),
+        ("grows", {"memory_bytes": 2**30}, "out of memory: more than its share of this machine's, 1.0 GiB (", SYSTEM),
+        ("breaks_a_pipe", {}, "BrokenPipeError: its own", CELL),
         ("no_such", {}, "InputError: ", CELL),
     ],
 )
@@ -134,7 +150,7 @@ def test_what_ends_a_cell_is_named_and_whose_fault_it_is(
 
 
 def test_memory_of_a_cell_on_a_gpu_is_watched_from_outside(processes: CellProcesses, folder: Path) -> None:
-    limited = job(folder, "grows", memory_bytes=2**30)
+    limited = job(folder, "grows", **DECLARED)
     ended = train(processes, Job(**{**vars(limited), "hides_gpus": False}))
     assert ended.failure is not None
     assert ended.failure.reason.startswith("out of memory: more than resources.memory, 1.0 GiB (peak memory ")
@@ -189,6 +205,57 @@ def test_what_a_cell_starts_ends_with_it(processes: CellProcesses, folder: Path)
     while psutil.pid_exists(other) and psutil.Process(other).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_an_answer_in_types_of_the_users_own_is_read(processes: CellProcesses, folder: Path) -> None:
+    told: list[Progress] = []
+    ended = processes.train(job(folder, "answers_in_its_own_types"), told.append, lambda: False)
+    assert ended.result == TrainResult(scores={"test/spearman_8": 0.5}, times={"train_s": 1.0})
+    assert type(ended.result) is TrainResult
+    assert json.dumps([told[0].step, told[0].loss]) == "[1, 0.5]"
+
+
+def test_what_is_drawn_without_a_seed_goes_by_the_cell_s(processes: CellProcesses, folder: Path) -> None:
+    drawn = []
+    for seed in (1, 2, 1):
+        one = job(folder, "draws")
+        one = replace(one, spec=one.spec.model_copy(update={"seed": seed}))
+        drawn.append(train(processes, one).result)
+    assert drawn[0] == drawn[2]
+    assert drawn[0] != drawn[1]
+
+
+def test_files_of_an_own_trainable_are_never_another_cell_s(processes: CellProcesses, folder: Path) -> None:
+    found = []
+    for seed in (1, 2):
+        one = job(folder, "keeps")
+        found.append(train(processes, replace(one, spec=one.spec.model_copy(update={"seed": seed}))).result)
+    assert [one.scores["test/spearman_8"] for one in found if one is not None] == [1.0, 2.0]
+
+
+def test_a_cell_that_ends_before_its_worker_looks(
+    processes: CellProcesses, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = cell_process._Server.hear
+
+    def late(server: Any) -> Any:
+        time.sleep(0.5)
+        return start(server)
+
+    monkeypatch.setattr(cell_process._Server, "hear", late)
+    monkeypatch.setattr(cell_process, "_Surroundings", lambda **given: None)  # which ends it at once
+    ended = train(processes, job(folder, "good", time_limit_s=20))
+    assert ended.failure is not None
+    assert ended.failure.reason == "the training ended with exit status 70"
+
+
+def test_a_request_that_the_server_cannot_fulfil_ends_nothing_else(processes: CellProcesses, folder: Path) -> None:
+    assert train(processes, job(folder, "good")).result is not None
+    server = processes._server
+    assert server is not None
+    server.connection.sendall(json.dumps({"start": {"memory": None}}).encode())
+    assert "no process can be started" in server.hear()["error"]
+    assert train(processes, job(folder, "good")).result is not None
 
 
 def test_progress_comes_in_order_and_before_the_result(processes: CellProcesses, folder: Path) -> None:
