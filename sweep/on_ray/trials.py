@@ -167,9 +167,9 @@ def last_told(owner: str, launch: str) -> WorkerStatus | None:
 class _CellSearcher(Searcher):
     """Hands the queue's cells to Tune, which calls this a search."""
 
-    def __init__(self, cells: CellQueue, taken: dict[str, Assignment]) -> None:
+    def __init__(self, cells: CellQueue, taken: dict[str, Assignment], look: Callable[[], None]) -> None:
         super().__init__(metric="score", mode="max")
-        self._cells, self._taken = cells, taken
+        self._cells, self._taken, self._look = cells, taken, look
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune writes what would restore it; nothing ever is restored."""
@@ -184,6 +184,7 @@ class _CellSearcher(Searcher):
         if not self._taken:
             # With nothing running, Tune sleeps a second after a None; what the last cells need is over sooner.
             self._cells.wait_closed(LOOK_S)
+            self._look()  # Tune asks on and on then, and begins no step: nobody else would see a store come back
         if self._cells.is_finished():
             return str(Searcher.FINISHED)
         work = self._cells.take()
@@ -221,6 +222,10 @@ class _Conductor(tune.Callback):
         return {}
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.look(trials)
+
+    def look(self, trials: list[Any]) -> None:
+        """See what has changed: losses, machines, what workers tell, and whether to stop (raises StopSweep)."""
         now = time.monotonic()
         self._tell_losses(now)
         if now - self._counted > SLOTS_S:
@@ -349,16 +354,19 @@ class TrialSweep:
         for name in ("ray.tune", "ray.train", "ray.air"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.count_slots()
+        conductor = _Conductor(self)
         trainable = tune.with_resources(tune.with_parameters(CellTrial, place=self.work.place), self._resources())
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=_CellSearcher(self.work.queue, self.taken), num_samples=-1, reuse_actors=True
+                search_alg=_CellSearcher(self.work.queue, self.taken, lambda: conductor.look([])),
+                num_samples=-1,
+                reuse_actors=True,
             ),
             run_config=tune.RunConfig(
                 name="cells",
                 storage_path=str(self.scratch),
-                callbacks=[_Conductor(self)],
+                callbacks=[conductor],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 verbose=0,

@@ -41,7 +41,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_every_machine_removed_twice(served: Bench, cluster: Any, check: Check) -> None:
-    """With --retries 1: what goes with its machine, as spot machines go, uses up none of them."""
+    """With --retries 1: what goes with its machine, as spot machines go, does not use it up."""
     served.write({**served.study, "options": {"sleep_s": 5.0}})
     launch = served.start("--retries", "1", "--address", cluster.address)
     for times in (1, 2):
@@ -56,7 +56,8 @@ def test_every_machine_removed_twice(served: Bench, cluster: Any, check: Check) 
     assert all("its machine is gone; again in" in line for line in lost), launch.output
     row = check(served, "every machine of a cluster removed, twice, --retries 1", 0)
     assert row.attempts == row.cells + len(lost)
-    assert sorted(run.tags["sweep.attempt"] for run in served.runs() if run.status == "FINISHED")[-2:] == ["3", "3"]
+    # A cell that lost two machines: its third attempt is one more than a retry that counted would have left.
+    assert max(run.tags["sweep.attempt"] for run in served.runs() if run.status == "FINISHED") == "3"
 
 
 def _attempts(bench: Bench, launch: Launch, times: int) -> int:
