@@ -105,6 +105,8 @@ def main() -> None:
     is_flag=True,
     help="Use pairs whose fingerprints are absent or disagree; the report says so on top.",
 )
+@click.option("--lower-is-better", multiple=True, callback=_split_at_commas, metavar="METRIC",
+              help="A metric of which less is better, such as test/loss; may be repeated.")  # fmt: skip
 @click.option("--all-pairs", is_flag=True, help="With three variants or more: also compare all pairs (Holm).")
 @click.option("--full", is_flag=True, help="Text only: every table, as in the other formats.")
 @click.option("--log", "attach", is_flag=True, help="Attach the report's files to the study run in MLflow.")

@@ -260,6 +260,11 @@ def _notices(
     out += [
         Notice(kind="data", text=text) for text in _sequential_limits(plan, len({c.treatment for c in comparisons}))
     ]
+    out += [Notice(kind="data", text=text) for text in results.warnings]
+    out += [
+        Notice(kind="data", text=f"{metric}: lower is better, so its scores are shown with the other sign.")
+        for metric in results.turned
+    ]
     out += [Notice(kind="untrained", text=text) for text in _untrained(drafts)]
     unverified = sum(c.unverified_pairs for c in comparisons)
     if not results.fingerprinted:
