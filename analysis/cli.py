@@ -211,6 +211,7 @@ def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path
 )
 @click.option("--effect", type=float, help="Smallest difference that would matter, in units of the score.")
 @click.option("--sd", type=click.FloatRange(0, min_open=True), help="Standard deviation of paired differences.")
+@click.option("--shared-sd", type=click.FloatRange(0), default=0.0, help="Sd that the shared test examples add to it.")
 @click.option("--pilot", metavar="STUDY|FILE", help="Take the sd from a recorded study or a results file.")
 @click.option("--endpoints", type=click.IntRange(1), default=1, show_default=True, help="Primary endpoints.")
 @click.option(

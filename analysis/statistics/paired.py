@@ -421,8 +421,8 @@ def seed_correlation(treatment: ArrayLike, baseline: ArrayLike) -> float | None:
 
 
 def skewness(d: ArrayLike) -> float | None:
-    """Adjusted Fisher-Pearson skewness; None below eight values (nothing can be said) or without spread."""
+    """Adjusted Fisher-Pearson skewness; None below six values (nothing can be said) or without spread."""
     values = finite(d)
-    if values.size < 8 or not _spread(values):
+    if values.size < 6 or not _spread(values):
         return None
     return float(stats.skew(values, bias=False))
