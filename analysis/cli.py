@@ -105,6 +105,8 @@ def main() -> None:
     is_flag=True,
     help="Use pairs whose fingerprints are absent or disagree; the report says so on top.",
 )
+@click.option("--lower-is-better", multiple=True, callback=_split_at_commas, metavar="METRIC",
+              help="A metric of which less is better, such as test/loss; may be repeated.")  # fmt: skip
 @click.option("--all-pairs", is_flag=True, help="With three variants or more: also compare all pairs (Holm).")
 @click.option("--full", is_flag=True, help="Text only: every table, as in the other formats.")
 @click.option("--log", "attach", is_flag=True, help="Attach the report's files to the study run in MLflow.")
@@ -209,6 +211,7 @@ def export(studies: tuple[str, ...], tracking_uri: str | None, files: tuple[Path
 )
 @click.option("--effect", type=float, help="Smallest difference that would matter, in units of the score.")
 @click.option("--sd", type=click.FloatRange(0, min_open=True), help="Standard deviation of paired differences.")
+@click.option("--shared-sd", type=click.FloatRange(0), default=0.0, help="Sd that the shared test examples add to it.")
 @click.option("--pilot", metavar="STUDY|FILE", help="Take the sd from a recorded study or a results file.")
 @click.option("--endpoints", type=click.IntRange(1), default=1, show_default=True, help="Primary endpoints.")
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class PowerQuestion:
     win_rates: tuple[float, ...] = ()
     effect: float | None = None
     sd: float | None = None
+    shared_sd: float = 0.0
+    """What the noise of the shared test examples adds to the mean difference (sd); a pilot brings its own."""
     pilot: str | None = None
     endpoints: int = 1
     comparisons: int = 1
@@ -40,7 +43,7 @@ class PlanRow:
 
     assumption: str
     test: str
-    """`sign` or `t`."""
+    """`sign`, `t`, or `verdict`: the whole rule for `better`, by simulation."""
     seeds: int | None
     """First number of seeds with the wanted power."""
     always: int | None
@@ -148,6 +151,14 @@ def answer(question: PowerQuestion, tracking_uri: str | None = None) -> PowerAns
         rows += found
         notes += said
     minimum = power.minimum_seeds(question.alpha, question.endpoints, question.comparisons)
+    if any(row.test == "verdict" for row in rows):
+        notes.append(
+            "verdict: joint test, interval over seeds and test examples, and Holm together, one `better` primary being"
+            " enough (simulated, to 2 points)"
+            + ("." if question.shared_sd or question.pilot else "; without --shared-sd, test examples add no noise.")
+        )
+        if any(row.test == "verdict" and row.seeds is None for row in rows):
+            notes.append("verdict -: no number of seeds up to 200 gives that power; more test examples may.")
     if question.endpoints > 1:
         notes.append("In the joint test correlated endpoints cost almost nothing: the rows hold for all of them.")
     return PowerAnswer(
@@ -178,11 +189,32 @@ def _sign_row(rate: float, question: PowerQuestion, alpha: float, seconds: dict[
 
 
 def _effect_rows(
-    label: str, effect: float, sd: float, question: PowerQuestion, alpha: float, seconds: dict[str, list[float]]
+    label: str,
+    effect: float,
+    sd: float,
+    question: PowerQuestion,
+    alpha: float,
+    seconds: dict[str, list[float]],
+    shared_sd: float | None = None,
 ) -> list[PlanRow]:
     advice = power.from_effect(effect, sd, alpha=alpha, power=question.wanted)
-    by_t = {n: power.power_t(advice.dz, n, alpha=alpha) for n in CURVE_SEEDS}
-    rows = [_row(label, "t", advice.seeds_t, advice.seeds_t, by_t, question, seconds)]
+    # One endpoint of one comparison may be sure by t where the verdict's own test cannot reach alpha: never under it.
+    floor = power.minimum_seeds(question.alpha, comparisons=question.comparisons).joint
+    by_t = {n: power.power_t(advice.dz, n, alpha=alpha) if n >= floor else 0.0 for n in CURVE_SEEDS}
+    seeds_t = None if advice.seeds_t is None else max(advice.seeds_t, floor)
+    plan = power.VerdictPlan(
+        effect=effect,
+        sd=sd,
+        shared_sd=question.shared_sd if shared_sd is None else shared_sd,
+        endpoints=question.endpoints,
+        comparisons=question.comparisons,
+    )
+    wanted = power.seeds_needed_verdict(plan, alpha=question.alpha, power=question.wanted)
+    whole = {n: power.power_verdict(plan, n, alpha=question.alpha, studies=2_000) for n in SHOWN_SEEDS}
+    rows = [
+        _row(label, "verdict", wanted, wanted, whole, question, seconds),
+        _row(label, "t", seeds_t, seeds_t, by_t, question, seconds),
+    ]
     if 0.5 < advice.p_win < 1:
         by_sign = {n: power.power_sign_test(n, advice.p_win, alpha=alpha) for n in CURVE_SEEDS}
         needed = power.seeds_needed(advice.p_win, alpha=alpha, power=question.wanted, searched_to=1000)
@@ -213,7 +245,8 @@ def _pilot_rows(
                 notes.append(f"{where}: the pilot has no spread to plan with ({found.n_pairs} pairs).")
                 continue
             label = f"{where}: effect {effect:g}, sd {found.sd_difference:.4f}"
-            rows += _effect_rows(label, effect, found.sd_difference, question, alpha, seconds)
+            shared = math.sqrt(found.crossed.shared_example_variance) if found.crossed else None
+            rows += _effect_rows(label, effect, found.sd_difference, question, alpha, seconds, shared)
             if found.n_pairs < 10:
                 notes.append(f"{where}: an sd from {found.n_pairs} pairs is itself uncertain; plan for more.")
     return rows, notes

@@ -170,6 +170,9 @@ def measure(
     cells = tuple(tuple(side[i] for i in known) for side in (pairs.treatment_cells, pairs.baseline_cells))
     primary = name in frame.plan.primary
     d = t - b
+    # At a scale of 1e5 the last bit of a score is larger than an absolute tolerance: rounding is a tie there too.
+    size = np.maximum(np.abs(t), np.abs(b))
+    d[(size > 1) & (np.abs(d) <= paired.TIE_TOLERANCE * size)] = 0.0
     part = SettingInfluence(seeds=seeds, differences=d, influence=found.values, test_set=found.test_set)
     return Measured(
         endpoint=endpoint,

@@ -45,6 +45,7 @@ class Notice:
         "contradiction",
         "identical_seeds",
         "untrained",
+        "skew",
     ]
     text: str
     """One sentence, no markup."""
@@ -449,4 +450,5 @@ class StudyFindings:
     method: tuple[str, str, str]
     """The method in three sentences."""
     skew_warning: str | None
-    """Said when the differences of a primary endpoint look skewed: the sign-flip test may then err more than alpha."""
+    """Said where a primary's difference is significant and its seeds are skewed against it, or where mean and median
+    have opposite signs: the sign-flip test may then err more than alpha."""

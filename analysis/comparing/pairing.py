@@ -145,12 +145,11 @@ def index(results: Results) -> Indexed:
         if endpoint not in names:
             names[endpoint] = str(endpoint)
             found[endpoint] = None
-        merged, clash = merge_repeats(
-            [(0, scores[key][names[endpoint]]), (0, value)] if names[endpoint] in scores[key] else [(0, value)]
-        )
-        scores[key][names[endpoint]] = merged[0]
-        if clash:
-            conflicts[key].append(names[endpoint])
+        name, known = names[endpoint], scores[key]
+        if name not in known:
+            known[name] = float(value) if math.isfinite(value) else math.nan
+        elif merge_repeats([(0, known[name]), (0, value)])[1]:
+            conflicts[key].append(name)
     seen = dict.fromkeys(c.variant for c in results.cells)
     ordered = [v for v in results.variant_order if v in seen]
     return Indexed(

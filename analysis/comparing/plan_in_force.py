@@ -15,6 +15,7 @@ from analysis.results.model import Results
 from analysis.statistics.power import selection_bias
 
 DEFAULT_METRIC = "test/spearman"
+_LOWER = frozenset({"loss", "perplexity", "ppl", "error", "rmse", "mse", "mae", "wer", "cer", "nll", "bpb"})
 _COUNTS = "the plan recorded at the first run counts"
 
 
@@ -40,6 +41,13 @@ def plan_in_force(
     unknown = [e for e in primary if endpoints and e not in endpoints]
     if unknown:
         raise PlanError(f"primary endpoint {unknown[0]!r} was not recorded; recorded: {', '.join(endpoints)}")
+    for e in primary:
+        if is_lower_better(e) and schema.parse_endpoint(e).metric not in results.turned:
+            metric = schema.parse_endpoint(e).metric
+            raise PlanError(
+                f"primary endpoint {e!r}: a higher {metric} is not better, and higher is taken for better;"
+                f" give --lower-is-better {metric}, or name another --primary"
+            )
     reasons = [
         *_changes(results, asked, primary=primary, default=default, baseline=chosen),
         *_extended_after_looking(results, asked),
@@ -61,6 +69,12 @@ def plan_in_force(
     )
 
 
+def is_lower_better(endpoint: str) -> bool:
+    """Whether the metric's name says that less of it is better."""
+    words = schema.parse_endpoint(endpoint).statistic.lower().replace("-", "_").split("_")
+    return not _LOWER.isdisjoint(words)
+
+
 def default_primaries(endpoints: Sequence[str], *, every_dim: bool) -> tuple[str, ...]:
     """The largest dim's test Spearman, or test Spearman at every dim (a plain table, whose author named none).
 
@@ -79,6 +93,8 @@ def _changes(
     results: Results, asked: AnalysisPlan, *, primary: Sequence[str], default: Sequence[str], baseline: str | None
 ) -> Iterable[str]:
     declared = results.declared_plan
+    if declared is None and not results.fingerprinted and asked.primary:
+        yield f"the primary ({', '.join(primary)}) was chosen for this report; the table declares none"
     if declared is not None:
         for name, now, before in (
             ("primary", tuple(primary), declared.primary or tuple(default)),

@@ -235,6 +235,8 @@ def _where(primaries: Sequence[Evidence], *, one_metric: bool) -> str:
 def counts(wins: int, losses: int, ties: int, treatment: str, baseline: str) -> str:
     """`5 of 5 seeds favour interleaved`; the variant with more seeds is named."""
     total = wins + losses + ties
+    if not total:
+        return "no seed has a pair"
     tied = f", {ties} tied" if ties else ""
     if wins == losses:
         return f"{wins} of {total} seeds favour each{tied}" if wins else f"all {total} seeds are tied"

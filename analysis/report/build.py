@@ -208,8 +208,6 @@ def _roles(roles: AngleRoles | None) -> list[Block]:
 def method(findings: StudyFindings) -> tuple[Block, ...]:
     """The method, its null hypothesis, warnings, and the plan."""
     blocks: list[Block] = [Paragraph(text=" ".join((*findings.method, findings.null_hypothesis)))]
-    if findings.skew_warning:
-        blocks.append(Paragraph(text=findings.skew_warning))
     plan = findings.plan
     margin = "none declared" if plan.margin is None else f"{plan.margin:g}"
     named = " (by default)" if plan.default_primary else ""

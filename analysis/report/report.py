@@ -39,6 +39,8 @@ class Question:
     baseline: str | None = None
     allow_unverified: bool = False
     all_pairs: bool = False
+    lower_is_better: tuple[str, ...] = ()
+    """Metrics, such as `test/loss`, of which less is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,7 @@ def report_on_results(results: Results, question: Question) -> Report:
 
     from analysis.comparing.study import compare
 
+    results = turned(results, question.lower_is_better)
     findings = compare(
         results,
         plan=asked_plan(results.declared_plan, question.primary),
@@ -177,6 +180,7 @@ def report_on_study(
         "baseline": question.baseline,
         "allow_unverified": question.allow_unverified,
         "all_pairs": question.all_pairs,
+        **({"lower_is_better": question.lower_is_better} if question.lower_is_better else {}),
     }
     key = cache.entry_key({"state": state, "question": asked})
     kept = cache.load(origin.folder, key)
@@ -196,6 +200,24 @@ def report_on_study(
         entry_key = cache.entry_key({"state": known, "question": asked})
         cache.save(origin.folder, cache.CachedReport(key=entry_key, findings=report.findings, roles=report.roles))
     return report
+
+
+def turned(results: Results, metrics: tuple[str, ...]) -> Results:
+    """The results with the sign of these metrics turned, so that higher is better.
+
+    Raises:
+        PlanError: a metric that was not recorded.
+    """
+    if not metrics:
+        return results
+    recorded = list(dict.fromkeys(results.table["metric"]))
+    for metric in metrics:
+        if metric not in recorded:
+            shown = ", ".join(map(str, recorded))
+            raise PlanError(f"--lower-is-better: {metric!r} was not recorded; recorded: {shown}")
+    table = results.table.copy()
+    table.loc[table["metric"].isin(metrics), "value"] *= -1
+    return replace(results, table=table, turned=metrics)
 
 
 def asked_plan(declared: AnalysisPlan | None, primary: tuple[str, ...]) -> AnalysisPlan | None:

@@ -57,7 +57,7 @@ def load_file(path: Path, study: str | None = None) -> Results:
 
 def _read_table(path: Path, study: str | None) -> Results:
     """A CSV or TSV: another tool's export where it looks like one, else a table with our own columns."""
-    from analysis.results import foreign
+    from analysis.results import foreign, tables
     from analysis.results.tables import plain_rows, read_raw, results_of_rows
 
     raw = read_raw(path)
@@ -69,7 +69,10 @@ def _read_table(path: Path, study: str | None) -> Results:
         rows, failed, problems = plain_rows(raw)
     if not rows:
         raise ResultsError(f"{path}: there is no finished row with a score")
-    return results_of_rows(rows, study=study or path.stem, problems=(*raw.problems, *problems), failed=failed)
+    warnings = tables.settings_by_variant(raw, *tables.setting_columns(raw))
+    return results_of_rows(
+        rows, study=study or path.stem, problems=(*raw.problems, *problems), failed=failed, warnings=warnings
+    )
 
 
 def study_name(study: str | Path) -> str:

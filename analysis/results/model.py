@@ -95,6 +95,10 @@ class Results:
     declared_baseline: str | None = None
     variant_order: tuple[str, ...] = ()
     history: tuple[HistoryEntry, ...] = ()
+    turned: tuple[str, ...] = ()
+    """Metrics of which less is better: their scores stand in the table with the other sign."""
+    warnings: tuple[str, ...] = ()
+    """What a reader must know before the numbers, one sentence each."""
     search: Mapping[str, Any] | None = None
     """Provenance of a search whose chosen settings this study uses: split, seeds and budget per variant."""
 

@@ -203,6 +203,45 @@ def plain_rows(raw: RawTable) -> Rows:
     return rows, failed, problems
 
 
+SETTING_WORDS = ("lr", "learning_rate", "batch_size", "epochs", "max_steps", "weight_decay", "warmup_ratio")
+"""Columns by which tables of any tool say how a variant was trained."""
+_PREFIXES = ("params.", "user_attrs_", "params_")
+
+
+def setting_columns(raw: RawTable) -> tuple[str, list[str]]:
+    """The column of variants, and those that say how they were trained."""
+    bare = {name: name for name in raw.header}
+    for prefix in _PREFIXES:
+        bare |= {name: name.removeprefix(prefix) for name in raw.header if name.startswith(prefix)}
+    found = [
+        name for name in raw.header if bare[name] == schema.COLUMN_VARIANT or name.endswith((".variant", "_variant"))
+    ]
+    variant = found[0] if found else raw.header[0]
+    return variant, [name for name in raw.header if bare[name] in SETTING_WORDS]
+
+
+def settings_by_variant(raw: RawTable, variant_column: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """A sentence per column whose values differ between variants, though each variant has one: is it what is compared?
+
+    Two variants and a column lr, 2e-5 in a and 3e-5 in b, give `lr differs between variants (a: 2e-5; b: 3e-5): ...`.
+    """
+    out = []
+    for name in columns:
+        by_variant: dict[str, dict[str, str]] = {}
+        for _, row in raw.rows:
+            if row[variant_column] and row[name]:
+                text = row[name]
+                by_variant.setdefault(row[variant_column], {}).setdefault(_NUMERIC.sub(_as_number, text), text)
+        alike = {tuple(sorted(values)) for values in by_variant.values()}
+        if len(by_variant) > 1 and len(alike) > 1 and all(len(values) == 1 for values in by_variant.values()):
+            shown = "; ".join(f"{variant}: {next(iter(v.values()))}" for variant, v in by_variant.items())
+            out.append(
+                f"{name} differs between variants ({shown}): if that is not what they are compared for, the"
+                " difference is not theirs."
+            )
+    return tuple(out)
+
+
 def failed_cell(state: str, variant: str, seed_text: str, setting: str) -> list[CellRecord]:
     """The record of a row that says it failed by itself; nothing for any other state."""
     seed = whole_number(seed_text)
@@ -255,7 +294,12 @@ def _refuse_grouped(raw: RawTable) -> None:
 
 
 def results_of_rows(
-    rows: list[Row], *, study: str, problems: tuple[Problem, ...], failed: Sequence[CellRecord] = ()
+    rows: list[Row],
+    *,
+    study: str,
+    problems: tuple[Problem, ...],
+    failed: Sequence[CellRecord] = (),
+    warnings: tuple[str, ...] = (),
 ) -> Results:
     """Rows without fingerprints as Results; an order of variants as they come.
 
@@ -273,6 +317,7 @@ def results_of_rows(
         cells=tuple(cells.values()),
         problems=problems,
         fingerprinted=False,
+        warnings=warnings,
         variant_order=tuple(dict.fromkeys(cell.variant for cell in cells.values())),
     )
 
