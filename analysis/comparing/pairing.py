@@ -146,9 +146,9 @@ def index(results: Results) -> Indexed:
             names[endpoint] = str(endpoint)
             found[endpoint] = None
         name, known = names[endpoint], scores[key]
-        if name not in known:
-            known[name] = float(value) if math.isfinite(value) else math.nan
-        elif merge_repeats([(0, known[name]), (0, value)])[1]:
+        merged, clash = merge_repeats([(0, known[name]), (0, value)] if name in known else [(0, value)])
+        known[name] = merged[0]
+        if clash:
             conflicts[key].append(name)
     seen = dict.fromkeys(c.variant for c in results.cells)
     ordered = [v for v in results.variant_order if v in seen]

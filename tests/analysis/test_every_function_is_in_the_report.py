@@ -151,6 +151,14 @@ CASES = {
         shown="settings",
         inputs={"differences_by_setting": [[1, 2], [3, 4]]},
     ),
+    "gail_simon": Case(
+        does="statistics.qualitative.gail_simon", shown="settings", inputs={"normal_scores": [2.0, -2.0]}
+    ),
+    "crossed_over_test_sets": Case(
+        does="statistics.crossed.crossed_over_settings",
+        shown="predicted",
+        inputs={"seed_by_example_by_setting": [[[1, 2, 4], [2, 1, 3]], [[0, 2, 1], [2, 1, 5]]]},
+    ),
     "pooled_sign_flip": Case(
         does="statistics.across_settings.pooled_by_seed",
         shown="settings",
