@@ -322,10 +322,16 @@ def _below_zero(c: float, count: int) -> float:
     """P(sum of min(z, 0)^2 > c) for so many independent standard normals z, by integrating one after the other."""
     if count == 0 or c < 0:
         return float(c < 0)
+    beyond = 0.5 * math.erfc(math.sqrt(c / 2))
+    if count == 1:
+        return beyond
     inner, _ = integrate.quad(
-        lambda x: stats.norm.pdf(x) * _below_zero(c - x * x, count - 1), 0, math.sqrt(c), epsabs=1e-11
+        lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi) * _below_zero(c - x * x, count - 1),
+        0,
+        math.sqrt(c),
+        epsabs=1e-11,
     )
-    return 0.5 * _below_zero(c, count - 1) + float(inner) + float(stats.norm.sf(math.sqrt(c)))
+    return 0.5 * _below_zero(c, count - 1) + float(inner) + beyond
 
 
 def _of_test_sets(groups: Sequence[Sequence[Sequence[float]]]) -> dict[str, float]:
