@@ -65,7 +65,7 @@ def test_all_pairs_run_on_one_kind_of_gpu(host: Network) -> None:
     result = play(host, "kinds")
     assert "machines differ; all cells run on A10G" in result["said"]
     where = {run["where"] for run in result["runs"]}
-    assert where <= {f'["ran on {node_id}"]' for node_id in result["a10g"]}
+    assert where <= {f'["ran on {raylet}"]' for raylet in result["a10g"]}
 
 
 def test_a_node_that_goes_costs_an_attempt_and_no_cell(host: Network) -> None:
