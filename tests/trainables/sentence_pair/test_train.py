@@ -206,12 +206,12 @@ def test_memory_is_returned() -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("needs /proc to read the resident memory")
     spec = toy_spec(data={"name": "toy", "limit": {"train": 32, "validation": 20, "test": 20}})
-    for _ in range(3):
+    for _ in range(2):
         train(spec, silent)
     before = resident()
-    for _ in range(6):
+    for _ in range(3):
         train(spec, silent)
-    assert resident() - before < 24 * 2**20
+    assert resident() - before < 12 * 2**20
 
 
 def test_nan_loss_fails_early() -> None:
