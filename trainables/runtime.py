@@ -19,6 +19,13 @@ import numpy as np
 _QUIET_LOGGERS: Final = ("sentence_transformers", "transformers", "datasets", "accelerate", "torch", "huggingface_hub")
 
 
+def thread_variables(threads: int) -> dict[str, str]:
+    """Environment variables from which libraries take their number of threads."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+    # Forked workers of a process that has tokenized in parallel would deadlock, and one cell has few threads anyway.
+    return {**dict.fromkeys(names, str(threads)), "TOKENIZERS_PARALLELISM": "false"}
+
+
 def configure(threads: int) -> None:
     """Fix the number of compute threads of this process; call it before anything is computed, as often as one likes.
 
@@ -27,10 +34,7 @@ def configure(threads: int) -> None:
     """
     if threads < 1:
         raise ValueError(f"threads: {threads} is not valid; at least 1")
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ[name] = str(threads)
-    # Forked workers of a process that has tokenized in parallel would deadlock, and one cell has few threads anyway.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ.update(thread_variables(threads))
     # torch reads them when it is imported; importing it here would cost seconds in processes that never need it.
     if "torch" in sys.modules:
         import torch

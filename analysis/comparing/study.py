@@ -32,9 +32,6 @@ from analysis.statistics.friedman import all_pairs as test_all_pairs
 from analysis.statistics.friedman import friedman
 from analysis.statistics.joint import over_comparisons
 
-SKEWED = 0.5
-"""Sample skewness against the claimed direction from which a warning is given (rates: docs/method.md)."""
-
 
 def compare(
     results: Results,
@@ -299,11 +296,7 @@ def _as_notice(skewed: str | None) -> list[Notice]:
 
 
 def _skew(comparisons: Sequence[Comparison], frame: Frame) -> str | None:
-    """A warning where the mean may not stand for the seeds; None in a sequential study, which tests the median.
-
-    A tail that lies against a significant difference is what a wrong claim about a skewed difference looks like: the
-    rare large values of the other side are just missing from these seeds. A tail along the claim is harmless.
-    """
+    """A warning where a mean may not stand for the seeds; None in a sequential study, which tests the median."""
     if frame.sequential:
         return None
     found = []
@@ -311,10 +304,8 @@ def _skew(comparisons: Sequence[Comparison], frame: Frame) -> str | None:
         for e in c.endpoints:
             if not e.primary or not e.mean_difference or e.sign_flip_p is None:
                 continue
-            side = 1 if e.mean_difference > 0 else -1
-            skew, middle = paired.skewness(e.differences), float(np.median(e.differences))
-            against = skew is not None and -skew * side > SKEWED and e.sign_flip_p <= frame.plan.alpha
-            if against or middle * side < -paired.TIE_TOLERANCE:
+            if paired.mean_misleads(e.differences, p_value=e.sign_flip_p, alpha=frame.plan.alpha):
+                skew, middle = paired.skewness(e.differences), float(np.median(e.differences))
                 shown = "" if skew is None else f"skewness {skew:+.1f}, "
                 favour = sentences.counts(e.wins, e.losses, e.ties, c.treatment, c.baseline)
                 found.append(

@@ -26,6 +26,8 @@ EXACT_UP_TO = 16
 """Seeds up to which sign flips are enumerated."""
 RESAMPLES = 20_000
 """Random sign flips above that."""
+SKEWED = 0.5
+"""Sample skewness against a significant mean from which that mean may mislead."""
 BOOTSTRAP_FROM = 20
 """Pairs from which a bootstrap interval is worth showing."""
 RELATIVE_TOLERANCE = 1e-12
@@ -426,3 +428,24 @@ def skewness(d: ArrayLike) -> float | None:
     if values.size < 6 or not _spread(values):
         return None
     return float(stats.skew(values, bias=False))
+
+
+def mean_misleads(d: ArrayLike, *, p_value: float, alpha: float) -> bool:
+    """Whether the mean difference may not stand for the seeds.
+
+    Either the median has the other sign, or the mean is significant and the tail lies against it: that is what a wrong
+    claim about a skewed difference looks like, since the rare large values of the other side are just missing. A tail
+    along the claim is harmless. How often it is said: `python -m benchmarks.calibration --skew`.
+
+    Args:
+        d: (seeds,).
+        p_value: Of the sign-flip test on the mean.
+        alpha: Error rate.
+    """
+    values = finite(d)
+    mean = float(values.mean()) if values.size else 0.0
+    if not mean:
+        return False
+    side, skew = math.copysign(1.0, mean), skewness(values)
+    against = skew is not None and -skew * side > SKEWED and p_value <= alpha
+    return against or float(np.median(values)) * side < -TIE_TOLERANCE

@@ -20,7 +20,7 @@ from sweep.console import one_line
 from sweep.errors import ClusterError
 from sweep.record.tracking import Tracking
 from sweep.run.backend import SessionRequest
-from sweep.run.cell_process import fork_server
+from sweep.run.cell_process import running_fork_server
 from sweep.run.preflight import modules_ahead
 from sweep.study import Study
 
@@ -148,7 +148,7 @@ def warm_session(request: SessionRequest, *, address: str | None) -> Iterator[Ra
         address: Of a cluster; None: RAY_ADDRESS, else this machine.
     """
     study, scratch = request.study, request.scratch / "ray"
-    server = fork_server(request.owner, modules=modules_ahead(study), threads=study.resources.cpus)
+    server = running_fork_server(request.owner, modules=modules_ahead(study), threads=study.resources.cpus)
     if not is_own(address):
         with (
             ray_session(address, cpus=study.resources.cpus, scratch=scratch) as session,

@@ -24,9 +24,10 @@ from analysis import schema
 from sweep.console import one_line
 from sweep.on_ray.machines import Pin, live_nodes
 from sweep.run.backend import Workload
-from sweep.run.cell_process import CellProcesses, memory_share
+from sweep.run.cell_process import CellProcesses
 from sweep.run.cell_queue import CellQueue
 from sweep.run.finisher import LOST, NODE_LOST
+from sweep.run.memory import memory_share
 from sweep.run.worker import Assignment, CellWorker, Outcome, Place, WorkerStatus
 
 OUTCOME: Final = "outcome"
@@ -91,7 +92,7 @@ class CellTrial(tune.Trainable):
         self._among_many = _is_cluster()
         if place.memory_bytes is None:
             cells = cell_slots(place.threads, place.gpus, lambda node: node["NodeID"] == self._node)
-            place = replace(place, memory_bytes=memory_share(max(1, min(cells, place.at_once or cells))))
+            place = replace(place, memory_bytes=memory_share(max(1, min(cells, place.max_concurrent or cells))))
         self._place = place
         self._trainer = CellProcesses(place.owner, modules=place.modules, threads=place.threads)
         self._worker = CellWorker(place, self._trainer)
@@ -108,7 +109,7 @@ class CellTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and record one cell."""
-        board = _Board(self._place.owner, self._work.launch, self._node, at_once=self._among_many)
+        board = _Board(self._place.owner, self._work.launch, self._node, from_start=self._among_many)
         outcome = self._worker.run(self._work, board.tell, board.stop_requested)
         board.clear()
         return {"done": True, OUTCOME: outcome, NODE: self._node}
@@ -120,13 +121,13 @@ class CellTrial(tune.Trainable):
 class _Board:
     """What a worker tells the driver and asks it while it works: Ray's key-value store."""
 
-    def __init__(self, owner: str, launch: str, node: str, *, at_once: bool) -> None:
-        """Begin; `at_once`: on one of several machines, which may vanish, it is told from the start on which."""
+    def __init__(self, owner: str, launch: str, node: str, *, from_start: bool) -> None:
+        """Begin; `from_start`: among machines that may vanish, it is told at once on which the cell is."""
         self._key = _status_key(owner, launch)
         self._node = node
         self._stop = _stop_key(owner)
         self._asked = time.monotonic()
-        self._told = self._asked - (TELL_S if at_once else 0.0)
+        self._told = self._asked - (TELL_S if from_start else 0.0)
         self._written = False
 
     def tell(self, status: WorkerStatus) -> None:

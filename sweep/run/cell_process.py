@@ -1,4 +1,4 @@
-"""Training in a process of its own: both ends of it, the worker's and the cell's.
+"""Training in a process of its own, seen from the worker that has it trained (the other end: sweep.run.training).
 
 What the cell does to its process (patches, default dtype, environment, working folder, memory, threads) ends with it,
 and what ends the process is named.
@@ -6,12 +6,9 @@ and what ends the process is named.
 
 from __future__ import annotations
 
-import faulthandler
 import fcntl
 import json
 import os
-import random
-import resource
 import signal
 import socket
 import sys
@@ -19,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final
@@ -27,10 +23,10 @@ from typing import Any, Final
 from analysis import schema
 from sweep.console import one_line
 from sweep.errors import SweepError
-from sweep.run.fork_place import ForkPlace, status_bytes
+from sweep.run.fork_place import ForkPlace
+from sweep.run.memory import shown_bytes
 from sweep.run.progress import duration
-from sweep.run.training import Ended, Failure, Job, failure_of, out_of_memory, shown_bytes, train_job
-from trainables.kept import ENV_KEPT
+from sweep.run.training import Ended, Failure, Job, Surroundings, out_of_memory
 from trainables.spec import Progress, TrainResult
 
 LOOK_S: Final = 0.25
@@ -40,20 +36,8 @@ TAIL_BYTES: Final = 256 * 1024
 MOST_BYTES: Final = 16 * 2**20
 """Output on disk; what lies between the head and the latest part is thrown away beyond that."""
 LAST_LINES: Final = 20
-USABLE: Final = 0.9
-"""Share of a machine's memory that its cells may have in all."""
-_MACHINES: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that come from outside: the system, an operator."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Surroundings:
-    """What a cell's process takes over from its worker."""
-
-    job: Job
-    environment: Mapping[str, str]
-    folder: str
-    path: Sequence[str]
+_FROM_OUTSIDE: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that the system or an operator sends."""
 
 
 class CellProcesses:
@@ -109,7 +93,7 @@ class CellProcesses:
 
 
 @contextmanager
-def fork_server(owner: str, *, modules: Sequence[str], threads: int) -> Iterator[None]:
+def running_fork_server(owner: str, *, modules: Sequence[str], threads: int) -> Iterator[None]:
     """Have a fork server on this machine as long as this lasts, and not longer; it imports meanwhile."""
     connection = None
     with suppress(OSError, SweepError):  # a worker tries again, and tells
@@ -120,18 +104,6 @@ def fork_server(owner: str, *, modules: Sequence[str], threads: int) -> Iterator
     finally:
         if connection is not None:
             connection.close()
-
-
-def memory_share(cells: int) -> int | None:
-    """Bytes that each of so many cells may allocate on this machine or in this container; None where unknown."""
-    try:
-        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            whole = min(whole, int(Path(file).read_text(encoding="ascii")))
-    return int(whole * USABLE / cells)
 
 
 class _Server:
@@ -254,7 +226,7 @@ class _Attempt:
         return Ended(failure=_with_output(failure, output), output=output)
 
     def _send_job(self) -> None:
-        surroundings = _Surroundings(
+        surroundings = Surroundings(
             job=self._job, environment=dict(os.environ), folder=_this_folder(), path=tuple(sys.path)
         )
         with suppress(OSError):  # it has ended already: its end says why
@@ -305,7 +277,7 @@ def _death(heard: Mapping[str, Any], job: Job) -> Failure:
     except ValueError:
         name = f"signal {number}"
     guess = f": out of memory? ({peak})" if number == signal.SIGKILL else ""
-    kind = schema.FAILURE_INFRASTRUCTURE if number in _MACHINES else schema.FAILURE_CELL
+    kind = schema.FAILURE_INFRASTRUCTURE if number in _FROM_OUTSIDE else schema.FAILURE_CELL
     return Failure(reason=f"the training was killed by {name}{guess}", kind=kind)
 
 
@@ -316,84 +288,3 @@ def _with_output(failure: Failure, output: bytes) -> Failure:
         return failure
     detail = "\n".join([failure.detail or failure.reason, "", "The last lines of its output:", *lines])
     return Failure(reason=failure.reason, kind=failure.kind, detail=detail + "\n")
-
-
-class _WorkerGone(BaseException):
-    """Nobody waits for this training any more."""
-
-
-# -- the cell's end ----------------------------------------------------------------------------------------------------
-
-
-def cell_main(channel: socket.socket, memory: int | None) -> None:
-    """What a cell's process does: get its job, train, answer, and end without a further word.
-
-    Args:
-        channel: To the worker.
-        memory: Most bytes that it may allocate.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    faulthandler.enable()
-    worker: Connection[Any, Any] = Connection(channel.detach())
-    surroundings: _Surroundings = worker.recv()
-    job = surroundings.job
-
-    def report(progress: Progress) -> None:
-        plain = Progress(
-            phase=progress.phase,
-            step=int(progress.step),
-            total_steps=int(progress.total_steps),
-            loss=None if progress.loss is None else float(progress.loss),
-        )
-        try:
-            worker.send(plain)
-        except OSError as error:
-            raise _WorkerGone from error
-
-    answer: TrainResult | Failure
-    try:
-        _settle_in(surroundings)
-        if memory is not None and job.hides_gpus:  # a GPU's driver reserves far more addresses than it uses
-            _limit_memory(memory)
-    except OSError as error:
-        answer = Failure(reason=one_line(error), kind=schema.FAILURE_INFRASTRUCTURE)
-    else:
-        try:
-            answer = train_job(job, report)
-        except _WorkerGone:
-            os._exit(0)
-        except BaseException as error:
-            answer = failure_of(error, job)
-    with suppress(OSError):
-        worker.send(answer)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    os._exit(0)  # no exit handlers, no waiting for threads that were left running
-
-
-def _settle_in(surroundings: _Surroundings) -> None:
-    kept = os.environ.get(ENV_KEPT)
-    os.environ.clear()
-    os.environ.update(surroundings.environment)
-    if kept is not None:
-        os.environ[ENV_KEPT] = kept
-    os.chdir(surroundings.folder)
-    sys.path[:] = surroundings.path
-    # A fork has its server's random states, so that all cells would draw alike; as numbers of the seed they are known.
-    seed = surroundings.job.spec.seed
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
-
-
-def _limit_memory(memory: int) -> None:
-    """Let an allocation beyond the limit fail at once, in the line that asks for it."""
-    if sys.platform == "linux":
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = memory + status_bytes("self", "VmData")  # on top of what importing took
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

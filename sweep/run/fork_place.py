@@ -25,9 +25,10 @@ _LISTENER: Final = 200
 """The server's descriptor of its socket; beyond those that a program has open by itself."""
 _LONGEST_BASE: Final = 40
 """The path of a Unix socket may have about 100 characters."""
-
 _DESCRIPTORS: Final = 65_536
+"""As many at most are looked through for those that a server must not hold open."""
 _started: set[int] = set()
+"""Servers that are children of this process."""
 
 
 def _root() -> Path:
@@ -145,12 +146,11 @@ def _reap() -> None:
 
 def _environment(threads: int) -> dict[str, str]:
     """Variables under which importing starts no thread, so that forking is safe, and touches no GPU."""
+    from trainables.runtime import thread_variables
+
     return {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
+        **thread_variables(threads),
         "OPENBLAS_NUM_THREADS": "1",
-        "RAYON_NUM_THREADS": str(threads),
-        "TOKENIZERS_PARALLELISM": "false",
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
@@ -170,12 +170,3 @@ def _remove_dead(root: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
             except OSError:
                 continue
-
-
-def status_bytes(pid: str, name: str) -> int:
-    """A number of /proc/PID/status, such as `RssAnon`, memory that is the process's own; 0 where there is none."""
-    with suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    return 0

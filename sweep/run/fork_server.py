@@ -6,7 +6,8 @@ costs hundredths of a second where importing costs several, and what a cell does
 A client (`sweep.run.cell_process`) connects to a Unix socket that only its user can reach, and sends lines of JSON:
 `{"start": {"memory": bytes or null}}` with two descriptors, the socket over which the cell's process is spoken to and
 the file that takes its output; or `{"stays": true}`, which ends the server with this client. It gets
-`{"pid": ...}` and, later, `{"ended": pid, "status": wait status, "peak": bytes, "over": whether over its memory}`.
+`{"pid": ...}` or `{"error": why not}`, and later `{"ended": pid, "status": wait status, "peak": bytes, "over": whether
+it was over its memory}`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sweep.run.fork_place import ForkPlace, locked, status_bytes
+from sweep.run.fork_place import ForkPlace, locked
+from sweep.run.memory import status_bytes
+from sweep.run.training import cell_main
 
 IDLE_S: Final = 10.0
 """So long it stays without a client: a worker may be replaced by another."""
@@ -53,15 +56,11 @@ class _Child:
     over: bool = False
 
 
-Main = Callable[[socket.socket, int | None], None]
-"""What a cell's process runs: given the socket to its worker and the most memory that it may use."""
-
-
 class ForkServer:
     """Serves until its clients are gone."""
 
-    def __init__(self, listener: socket.socket, place: ForkPlace, main: Main) -> None:
-        self._listener, self._place, self._main = listener, place, main
+    def __init__(self, listener: socket.socket, place: ForkPlace) -> None:
+        self._listener, self._place = listener, place
         self._selector = selectors.DefaultSelector()
         self._clients: list[_Client] = []
         self._made = place.identity()
@@ -180,7 +179,7 @@ class ForkServer:
             for stream in (1, 2):
                 os.dup2(output, stream)
             os.close(output)
-            self._main(socket.socket(fileno=channel), memory)
+            cell_main(socket.socket(fileno=channel), memory)
         except BaseException:
             traceback.print_exc()
             os._exit(70)
@@ -241,9 +240,7 @@ def main(descriptor: int, folder: str, modules: Sequence[str]) -> None:
         folder: Of this server (`ForkPlace.folder`).
         modules: To import ahead.
     """
-    from sweep.run.cell_process import cell_main
-
     listener = socket.socket(fileno=descriptor)
     listener.setblocking(False)
     import_ahead(modules)
-    ForkServer(listener, ForkPlace(Path(folder)), cell_main).serve()
+    ForkServer(listener, ForkPlace(Path(folder))).serve()

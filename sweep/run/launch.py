@@ -282,7 +282,7 @@ class Launch:
             gpus=resources.gpus,
             memory_bytes=resources.memory,
             memory_declared=resources.memory is not None,
-            at_once=self._options.max_concurrent,
+            max_concurrent=self._options.max_concurrent,
             time_limit_s=resources.time_limit,
             modules=preflight.modules_ahead(self.study),
             only_split=self._searched_split(),

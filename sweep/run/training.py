@@ -1,16 +1,26 @@
-"""One training, as the process does it that it has for itself: the job that it gets, and what it answers."""
+"""One training, as the process does it that it has for itself: the job that it gets, and what it answers.
+
+The worker's end is `sweep.run.cell_process`.
+"""
 
 from __future__ import annotations
 
 import errno
+import faulthandler
 import os
+import random
+import socket
+import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any, Final, Protocol
 
 from analysis import schema
 from sweep.console import one_line
+from sweep.run.memory import limit_memory, shown_bytes
 from trainables.kept import ENV_KEPT
 from trainables.spec import DatasetRecord, Predictions, Progress, TrainResult, TrainSpec
 
@@ -34,6 +44,16 @@ class Job:
     memory_declared: bool = False
     """The study names that limit; else it is a share of the machine."""
     time_limit_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a cell's process takes over from its worker."""
+
+    job: Job
+    environment: Mapping[str, str]
+    folder: str
+    path: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +89,6 @@ class Trainer(Protocol):
             report: Gets the training's progress.
             stop_requested: Asked often; True ends the training.
         """
-
-    def close(self) -> None:
-        """Nothing more is to be trained."""
 
 
 def train_job(job: Job, report: Callable[[Progress], None]) -> TrainResult:
@@ -160,6 +177,70 @@ def out_of_memory(job: Job, said: str, detail: str = "") -> Failure:
     return Failure(reason=reason, kind=kind, detail=detail)
 
 
-def shown_bytes(number: float) -> str:
-    """Such as `8.0 GiB`."""
-    return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
+class _WorkerGone(BaseException):
+    """Nobody waits for this training any more."""
+
+
+def cell_main(channel: socket.socket, memory: int | None) -> None:
+    """What a cell's process does: get its job, train, answer, and end without a further word.
+
+    Args:
+        channel: To the worker.
+        memory: Most bytes that it may allocate.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()
+    worker: Connection[Any, Any] = Connection(channel.detach())
+    surroundings: Surroundings = worker.recv()
+    job = surroundings.job
+
+    def report(progress: Progress) -> None:
+        plain = Progress(
+            phase=progress.phase,
+            step=int(progress.step),
+            total_steps=int(progress.total_steps),
+            loss=None if progress.loss is None else float(progress.loss),
+        )
+        try:
+            worker.send(plain)
+        except OSError as error:
+            raise _WorkerGone from error
+
+    answer: TrainResult | Failure
+    try:
+        _settle_in(surroundings)
+        if memory is not None and job.hides_gpus:  # a GPU's driver reserves far more addresses than it uses
+            limit_memory(memory)
+    except OSError as error:
+        answer = Failure(reason=one_line(error), kind=schema.FAILURE_INFRASTRUCTURE)
+    else:
+        try:
+            answer = train_job(job, report)
+        except _WorkerGone:
+            os._exit(0)
+        except BaseException as error:
+            answer = failure_of(error, job)
+    with suppress(OSError):
+        worker.send(answer)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(0)  # no exit handlers, no waiting for threads that were left running
+
+
+def _settle_in(surroundings: Surroundings) -> None:
+    kept = os.environ.get(ENV_KEPT)
+    os.environ.clear()
+    os.environ.update(surroundings.environment)
+    if kept is not None:
+        os.environ[ENV_KEPT] = kept
+    os.chdir(surroundings.folder)
+    sys.path[:] = surroundings.path
+    # A fork has its server's random states, so that all cells would draw alike; as numbers of the seed they are known.
+    seed = surroundings.job.spec.seed
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)

@@ -41,7 +41,7 @@ class Place:
     """Most that a cell may allocate; None: what its share of the machine is, where that is known."""
     memory_declared: bool = False
     """The study names it."""
-    at_once: int | None = None
+    max_concurrent: int | None = None
     """Most cells at once; None: as many as fit."""
     time_limit_s: float | None = None
     """Longest training of a cell."""

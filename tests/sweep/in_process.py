@@ -40,9 +40,6 @@ class TrainsHere:
         except Exception as error:
             return Ended(failure=failure_of(error, job))
 
-    def close(self) -> None:
-        pass
-
 
 @dataclass
 class InProcess:

@@ -69,6 +69,19 @@ def run_study(study: Study, **options: Any) -> int:
     return module.run_study(study, RayBackend(), RunOptions(**options))
 
 
+def where_am_i(folder: Path, *, gpus: float) -> Study:
+    """Four cells that wait for each other and note what they see."""
+    (folder / "where_am_i.py").write_text(OWN_TRAINABLE, encoding="utf-8")
+    marks = folder / "marks"
+    marks.mkdir()
+    return two_seeds(
+        folder,
+        trainable="where_am_i:where",
+        variants={name: {"options": {"folder": str(marks), "variant": name}} for name in "ab"},
+        resources={"cpus": 1, "gpus": gpus},
+    )
+
+
 def test_a_killed_training_is_repeated_and_given_up_after_the_retries(
     tmp_path: Path, store: Tracking, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,31 +107,13 @@ def test_a_training_that_ends_its_process_fails_by_itself_at_once(tmp_path: Path
 
 
 def test_without_a_gpu_a_cell_sees_none_of_the_machine_s(tmp_path: Path, store: Tracking) -> None:
-    (tmp_path / "where_am_i.py").write_text(OWN_TRAINABLE, encoding="utf-8")
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    study = two_seeds(
-        tmp_path,
-        trainable="where_am_i:where",
-        variants={name: {"options": {"folder": str(marks), "variant": name}} for name in "ab"},
-        resources={"cpus": 1},
-    )
-    assert run_study(study) == 0
+    assert run_study(where_am_i(tmp_path, gpus=0)) == 0
     notes = [json.loads(run.tags[schema.TAG_NOTES]) for run in store.recorded_runs(tmp_path.name)]
     assert notes == [["", "1"]] * 4
 
 
 def test_half_a_gpu_a_cell_runs_four_at_once_and_each_sees_one_device(tmp_path: Path, store: Tracking) -> None:
-    (tmp_path / "where_am_i.py").write_text(OWN_TRAINABLE, encoding="utf-8")
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    study = two_seeds(
-        tmp_path,
-        trainable="where_am_i:where",
-        variants={name: {"options": {"folder": str(marks), "variant": name}} for name in "ab"},
-        resources={"cpus": 1, "gpus": 0.5},
-    )
-    assert run_study(study) == 0
+    assert run_study(where_am_i(tmp_path, gpus=0.5)) == 0
     runs = store.recorded_runs(tmp_path.name)
     assert {run.metrics["own/at_once"] for run in runs} == {4}
     assert len({run.metrics["own/process"] for run in runs}) == 4

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
-import socket
-import subprocess
-import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -29,6 +24,7 @@ from sweep.record.tracking_uri import absolute_uri, host_refusal, where_to_look
 from sweep.run.launch import RunOptions
 from sweep.run.run_study import run_study
 from sweep.study import load_study
+from tests.mlflow_server import mlflow_server
 from tests.sweep.in_process import InProcess
 from tests.sweep.runs import a_cell
 from tests.sweep.studies import noop, two_seeds, write
@@ -78,34 +74,13 @@ class _Guard(BaseHTTPRequestHandler):
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of a real MLflow server behind a guard that asks for user and password."""
     folder = tmp_path_factory.mktemp("guarded")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1", "--port", str(port),
-        "--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}",
-        "--artifacts-destination", str(folder / "artifacts"), "--serve-artifacts",
-    ]  # fmt: skip
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
-    handler = type("Guard", (_Guard,), {"behind": f"http://127.0.0.1:{port}", "refused": 0})
-    guard = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=guard.serve_forever, daemon=True).start()
-    try:
-        for _ in range(600):
-            assert process.poll() is None, (folder / "server.log").read_text()
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.2)
+    with mlflow_server(folder / "mlflow.db", folder / "artifacts") as behind:
+        handler = type("Guard", (_Guard,), {"behind": behind, "refused": 0})
+        guard = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=guard.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{guard.server_port}"
-    finally:
         guard.shutdown()
         guard.server_close()
-        os.killpg(process.pid, 15)
-        process.wait(30)
 
 
 def test_a_study_runs_and_is_read_with_user_and_password_in_the_address(

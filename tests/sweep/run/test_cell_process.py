@@ -19,8 +19,9 @@ import pytest
 
 from analysis import schema
 from sweep.run import cell_process, fork_place, fork_server
-from sweep.run.cell_process import CellProcesses, memory_share
+from sweep.run.cell_process import CellProcesses, running_fork_server
 from sweep.run.fork_place import ForkPlace
+from sweep.run.memory import memory_share
 from sweep.run.training import Ended, Job
 from trainables.spec import Progress, TrainResult, TrainSpec
 
@@ -93,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[CellProcesses]:
-    with cell_process.fork_server("test", modules=("trainables.synthetic",), threads=1):
+    with running_fork_server("test", modules=("trainables.synthetic",), threads=1):
         processes = CellProcesses("test", modules=("trainables.synthetic",), threads=1)
         yield processes
         processes.close()
@@ -243,7 +244,7 @@ def test_a_cell_that_ends_before_its_worker_looks(
         return start(server)
 
     monkeypatch.setattr(cell_process._Server, "hear", late)
-    monkeypatch.setattr(cell_process, "_Surroundings", lambda **given: None)  # which ends it at once
+    monkeypatch.setattr(cell_process, "Surroundings", lambda **given: None)  # which ends it at once
     ended = train(processes, job(folder, "good", time_limit_s=20))
     assert ended.failure is not None
     assert ended.failure.reason == "the training ended with exit status 70"
@@ -304,7 +305,7 @@ def test_a_killed_server_is_infrastructure_and_the_next_cell_starts_another(fold
 
 
 def test_the_server_ends_with_the_launch_that_asked_for_it(folder: Path) -> None:
-    with cell_process.fork_server("launch", modules=(), threads=1):
+    with running_fork_server("launch", modules=(), threads=1):
         processes = CellProcesses("launch", modules=(), threads=1)
         assert train(processes, job(folder, "good")).result is not None
         server, place = server_process("launch"), ForkPlace.of("launch").folder
@@ -332,7 +333,7 @@ def test_folders_of_killed_servers_are_removed_by_the_next(folder: Path) -> None
     server.wait(10)
     processes.close()
     assert place.exists()
-    with cell_process.fork_server("next", modules=(), threads=1):
+    with running_fork_server("next", modules=(), threads=1):
         assert not place.exists()
 
 
@@ -365,7 +366,7 @@ def test_the_server_has_one_thread_and_no_gpu_when_it_forks(tmp_path: Path) -> N
         encoding="utf-8",
     )
     modules = ("trainables.sentence_pair.train",)
-    with cell_process.fork_server("torch", modules=modules, threads=2):
+    with running_fork_server("torch", modules=modules, threads=2):
         processes = CellProcesses("torch", modules=modules, threads=2)
         ended = train(processes, job(tmp_path, "looks"))
         processes.close()
