@@ -106,12 +106,14 @@ def test_a_training_that_ends_its_process_fails_by_itself_at_once(tmp_path: Path
     assert failed.tags[schema.TAG_FAILURE_KIND] == schema.FAILURE_CELL
 
 
+@pytest.mark.endtoend
 def test_without_a_gpu_a_cell_sees_none_of_the_machine_s(tmp_path: Path, store: Tracking) -> None:
     assert run_study(where_am_i(tmp_path, gpus=0)) == 0
     notes = [json.loads(run.tags[schema.TAG_NOTES]) for run in store.recorded_runs(tmp_path.name)]
     assert notes == [["", "1"]] * 4
 
 
+@pytest.mark.endtoend
 def test_half_a_gpu_a_cell_runs_four_at_once_and_each_sees_one_device(tmp_path: Path, store: Tracking) -> None:
     assert run_study(where_am_i(tmp_path, gpus=0.5)) == 0
     runs = store.recorded_runs(tmp_path.name)

@@ -69,6 +69,7 @@ def a_study(folder: Path, *, trainable: str = "noop", cpus: int = 1, gpus: float
     return load_study(folder / "study.yaml")
 
 
+@pytest.mark.endtoend
 def test_tune_uses_a_process_that_stood_ready_and_has_imported(tmp_path: Path) -> None:
     a_study(tmp_path)
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"

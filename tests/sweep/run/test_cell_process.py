@@ -315,6 +315,7 @@ def test_the_server_ends_with_the_launch_that_asked_for_it(folder: Path) -> None
     processes.close()
 
 
+@pytest.mark.endtoend
 def test_the_server_ends_with_its_last_client(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     processes = CellProcesses("alone", modules=(), threads=1)
     assert train(processes, job(folder, "good")).result is not None
