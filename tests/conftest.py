@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+import gc
+
+
+def pytest_collection_finish() -> None:
+    """Set what collecting has imported aside: each of many garbage collections would look at it all again."""
+    gc.collect()
+    gc.freeze()
