@@ -79,6 +79,8 @@ def main() -> None:
     help="Read a .parquet (from `analysis export`) or .csv file instead of MLflow.",
 )
 @click.option("--baseline", metavar="VARIANT", help="Compare with this variant instead of the declared baseline.")
+@click.option("--variants", multiple=True, callback=_split_at_commas, metavar="V,...",
+              help="Only these; mine@1 is revision 1 of mine. Default: all, as the study file means them.")  # fmt: skip
 @click.option(
     "--primary",
     multiple=True,
@@ -129,7 +131,7 @@ def report(
       analysis report --results scores.csv --baseline chunked --output report/
     """
     from analysis.report.report import Question, note, report_on_results, report_on_study
-    from analysis.results.load import STUDY_SUFFIXES, load_file, study_name
+    from analysis.results.load import STUDY_SUFFIXES, load_file, meant_by, study_name
 
     question = Question(**asked)
     _one_source(study, results_file, tracking_uri)
@@ -139,13 +141,11 @@ def report(
         name = None if study is None else study_name(study)
         made = report_on_results(load_file(results_file, name), question)
     else:
-        made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
+        meant = meant_by(str(study))
+        made = report_on_study(study_name(study or ""), question, tracking_uri, _progress, meant=meant)
+        if Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
+            made = made.beside_file(Path(str(study)))
     _print_report(made, kind, full=full)
-    if results_file is None and Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
-        from analysis.comparing.plan_in_force import file_differences
-
-        for line in file_differences(Path(str(study)), made.findings.plan.declared):
-            click.echo(f"note: {line}", err=True)
     if output is not None:
         written = made.write(output)
         click.echo(f"wrote {len(written)} files to {output}", err=True)

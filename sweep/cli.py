@@ -357,6 +357,29 @@ def _as_arguments(options: dict[str, Any]) -> list[str]:
     return out
 
 
+@main.command(short_help="Take recorded cells out of sight, or bring them back.")
+@study_argument
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--undo", is_flag=True, help="Bring retired cells back; without NAME all of them.")
+@uri_option
+def retire(study: Path, names: tuple[str, ...], undo: bool, tracking_uri: str | None) -> None:
+    """Take recorded cells out of sight: of a revision (mine@1), a variant (mine) or one seed (mine:3).
+
+    Reports, status and sweeps then act as if they had never run. MLflow keeps them among its deleted runs.
+
+    \b
+    Example:
+      sweep retire my-study.yaml mine@1
+      sweep retire my-study.yaml --undo
+    """
+    from sweep.retire import retire as retire_cells
+
+    if not names and not undo:
+        raise click.UsageError("Give what to retire, such as mine@1, or --undo.")
+    for line in retire_cells(_study(study), names, tracking_uri=_uri(tracking_uri), undo=undo):
+        click.echo(line)
+
+
 @main.command(short_help="Search with the same budget for every variant.")
 @study_argument
 @click.option("--max-concurrent", metavar="K", type=click.IntRange(1), help="At most K trainings at once.")

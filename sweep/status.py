@@ -15,7 +15,15 @@ from typing import Any, TextIO
 
 from analysis import schema
 from sweep.files import lock_file
-from sweep.record.ledger import CellStatus, RecordedRun, changed_cells, reconcile, to_run
+from sweep.record.ledger import (
+    CellStatus,
+    RecordedRun,
+    changed_variants,
+    numbered,
+    reconcile,
+    recorded_revisions,
+    to_run,
+)
 from sweep.record.study_lock import is_live
 from sweep.record.tracking import Tracking
 from sweep.record.tracking_uri import database_file
@@ -23,6 +31,7 @@ from sweep.run.preflight import planned_cells, unresolved_notices
 from sweep.run.progress import duration
 from sweep.run.sequential import SequentialState, state_now
 from sweep.study import Study
+from sweep.study.cells import Cell
 from sweep.study.warnings import study_warnings
 
 SHOW_WAIT_S = 10.0
@@ -69,10 +78,17 @@ def study_status(study: Study, tracking_uri: str) -> StudyStatus:
         study, cells, sequential = state_now(study, tracking, recorded, planned_cells)
     else:
         cells = planned_cells(study)
+    cells = numbered(cells, recorded)
     lock = lock_file(study.name, tracking.uri, database_file(tracking.uri))
     alive = any(run.status == "RUNNING" for run in recorded) and is_live(study.name, tracking, lock)
     statuses = reconcile(cells, recorded, owner_alive=alive, match_spec=True)
-    warnings = [*study_warnings(study), *unresolved_notices(cells), *_changes(statuses), *_others(cells, recorded)]
+    warnings = [
+        *study_warnings(study),
+        *unresolved_notices(cells),
+        *_changes(statuses),
+        *_revisions(cells, recorded),
+        *_others(cells, recorded),
+    ]
     return StudyStatus(
         study=study,
         statuses=tuple(statuses),
@@ -83,20 +99,34 @@ def study_status(study: Study, tracking_uri: str) -> StudyStatus:
 
 
 def _changes(statuses: Sequence[CellStatus]) -> list[str]:
+    return [f"{line}; `sweep run` does so with --accept-changes" for line in changed_variants(statuses)]
+
+
+def _revisions(cells: Sequence[Cell], recorded: Sequence[RecordedRun]) -> list[str]:
+    """Earlier revisions of the study's variants, and which one counts."""
+    current: dict[str, set[int]] = {}
+    for cell in cells:
+        current.setdefault(cell.variant, set()).add(cell.revision)
     return [
-        f"changed since it was recorded: {name}, in {count} {'cell' if count == 1 else 'cells'}; "
-        "`sweep run` extends a mixed study only with --accept-changes"
-        for name, count in changed_cells(statuses).items()
+        f"{one.name}: {one.finished} finished {'cell' if one.finished == 1 else 'cells'} of another revision"
+        f" (trained {one.when}); the study file means {variant}@{max(current[variant])}"
+        for variant, known in recorded_revisions(recorded).items()
+        for one in known
+        if variant in current and one.number not in current[variant] and one.finished
     ]
 
 
-def _others(cells: Sequence[object], recorded: Sequence[RecordedRun]) -> list[str]:
-    """Finished cells of the same experiment that the study file does not describe."""
-    keys = {getattr(cell, "key", "") for cell in cells} | {getattr(cell, "spec_key", "") for cell in cells}
+def _others(cells: Sequence[Cell], recorded: Sequence[RecordedRun]) -> list[str]:
+    """Finished cells of the same experiment whose variant, setting or seed the study file does not have."""
+    labels = {(cell.variant, str(cell.seed), cell.setting) for cell in cells}
+    keys = {cell.key for cell in cells} | {cell.spec_key for cell in cells}
     other = {
         run.key
         for run in recorded
-        if run.status == "FINISHED" and run.key not in keys and run.tags.get(schema.TAG_SPEC, "") not in keys
+        if run.finished
+        and run.label not in labels
+        and run.key not in keys
+        and run.tags.get(schema.TAG_SPEC, "") not in keys
     }
     if not other:
         return []

@@ -46,6 +46,7 @@ class Notice:
         "identical_seeds",
         "untrained",
         "skew",
+        "file",
     ]
     text: str
     """One sentence, no markup."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.comparing.angle_roles import AngleRoles, angle_roles
-from analysis.comparing.findings import StudyFindings
+from analysis.comparing.findings import Notice, StudyFindings
 from analysis.errors import PlanError, ResultsError
 from analysis.plan import AnalysisPlan
 from analysis.report.document import Document
@@ -16,6 +16,7 @@ from analysis.results.model import Results
 
 if TYPE_CHECKING:
     from analysis.results.mlflow_study import MlflowStudy
+    from analysis.revisions import Meant
 
 Format = Literal["text", "markdown", "html", "json", "latex"]
 FORMATS: tuple[Format, ...] = ("text", "markdown", "html", "json", "latex")
@@ -37,6 +38,8 @@ class Question:
     primary: tuple[str, ...] = ()
     """Primary endpoints; empty: the declared ones, else the default."""
     baseline: str | None = None
+    variants: tuple[str, ...] = ()
+    """Only these, each as `mine` or, in an MLflow study, as `mine@1`, a revision of it; empty: all."""
     allow_unverified: bool = False
     all_pairs: bool = False
     lower_is_better: tuple[str, ...] = ()
@@ -117,6 +120,14 @@ class Report:
             written += save(drawn.figure, folder, drawn.slot.name)
         return written
 
+    def beside_file(self, path: Path) -> Report:
+        """The report of a study file: where the file's plan is not the one that counts, it says so on top."""
+        from analysis.comparing.plan_in_force import file_differences
+
+        lines = file_differences(path, self.findings.plan.declared)
+        notices = tuple(Notice(kind="file", text=f"{line[0].upper()}{line[1:]}.") for line in lines)
+        return replace(self, findings=replace(self.findings, notices=(*notices, *self.findings.notices)))
+
     def note_detail(self) -> dict[str, Any]:
         """What the study run remembers of this report: how much it could have decided."""
         primaries = [found for c in self.findings.comparisons for found in c.endpoints if found.primary]
@@ -146,11 +157,11 @@ def report_on_results(results: Results, question: Question) -> Report:
 
     from analysis.comparing.study import compare
 
-    results = turned(results, question.lower_is_better)
+    results = turned(only(results, question.variants), question.lower_is_better)
     findings = compare(
         results,
         plan=asked_plan(results.declared_plan, question.primary),
-        baseline=question.baseline,
+        baseline=question.baseline or _baseline_among(question.variants, results.declared_baseline),
         allow_unverified=question.allow_unverified,
         all_pairs=question.all_pairs,
         rng=np.random.default_rng(MONTE_CARLO_SEED),
@@ -162,9 +173,21 @@ def report_on_results(results: Results, question: Question) -> Report:
 
 
 def report_on_study(
-    study: str, question: Question, tracking_uri: str | None = None, progress: Callable[[str], None] = lambda text: None
+    study: str,
+    question: Question,
+    tracking_uri: str | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+    *,
+    meant: Meant | None = None,
 ) -> Report:
     """Compare an MLflow study, or take what was found before in the same state of the store.
+
+    Args:
+        study: The experiment's name.
+        question: What is asked.
+        tracking_uri: The store; None: the default one.
+        progress: Gets a line on what is being done.
+        meant: What the study's file means now; None: only its name is known.
 
     Raises:
         ResultsError: the store or the study cannot be read.
@@ -173,21 +196,22 @@ def report_on_study(
     from analysis.report import cache
     from analysis.results.mlflow_study import MlflowStudy, finished_splits
 
-    origin = MlflowStudy(study, tracking_uri)
+    origin = MlflowStudy(study, tracking_uri, meant=meant)
     state = origin.state()
     asked = {
         "primary": question.primary,
         "baseline": question.baseline,
         "allow_unverified": question.allow_unverified,
         "all_pairs": question.all_pairs,
-        **({"lower_is_better": question.lower_is_better} if question.lower_is_better else {}),
+        "lower_is_better": question.lower_is_better,
+        "variants": question.variants,
     }
     key = cache.entry_key({"state": state, "question": asked})
     kept = cache.load(origin.folder, key)
     if kept is not None:
         return Report(findings=kept.findings, roles=kept.roles, origin=origin)
     progress("reading the cells")
-    results = origin.results()
+    results = origin.results(question.variants)
     for split in finished_splits(results):
         prefetch = getattr(results.predictions, "prefetch", None)
         if prefetch is not None:
@@ -200,6 +224,31 @@ def report_on_study(
         entry_key = cache.entry_key({"state": known, "question": asked})
         cache.save(origin.folder, cache.CachedReport(key=entry_key, findings=report.findings, roles=report.roles))
     return report
+
+
+def only(results: Results, variants: tuple[str, ...]) -> Results:
+    """The results of these variants; all where none is named.
+
+    Raises:
+        PlanError: a variant that is not recorded.
+    """
+    if not variants:
+        return results
+    recorded = list(dict.fromkeys(cell.variant for cell in results.cells))
+    for variant in variants:
+        if variant not in recorded:
+            raise PlanError(f"--variants: {variant!r} is not recorded; recorded: {', '.join(recorded)}")
+    return replace(
+        results,
+        cells=tuple(cell for cell in results.cells if cell.variant in variants),
+        table=results.table[results.table["variant"].isin(variants)],
+        variant_order=variants,
+    )
+
+
+def _baseline_among(variants: tuple[str, ...], declared: str | None) -> str | None:
+    """With some variants chosen: the declared baseline if it is one of them, else the first of them."""
+    return None if not variants or declared in variants else variants[0]
 
 
 def turned(results: Results, metrics: tuple[str, ...]) -> Results:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 from analysis.errors import ResultsError
 from analysis.results.model import Results
+from analysis.revisions import Meant
 
 STUDY_SUFFIXES = (".yaml", ".yml")
+STUDY_FILE_READERS = "pairsweep.study_file"
+"""Entry points that say what a study file means; `sweep` has one, and without it a file is no more than its name."""
 
 
 def load(
@@ -16,7 +20,7 @@ def load(
     tracking_uri: str | None = None,
     results: str | Path | None = None,
 ) -> Results:
-    """Everything recorded about a study.
+    """What is recorded about a study: of each variant the revision that its file means now, else the last one.
 
     Args:
         study: A study file or an experiment's name; with `results` it only names the report.
@@ -33,7 +37,7 @@ def load(
         raise ResultsError("give a study (its file or its experiment's name), or results=FILE")
     from analysis.results.mlflow_study import MlflowStudy
 
-    return MlflowStudy(name, tracking_uri).results()
+    return MlflowStudy(name, tracking_uri, meant=meant_by(str(study))).results()
 
 
 def load_file(path: Path, study: str | None = None) -> Results:
@@ -73,6 +77,16 @@ def _read_table(path: Path, study: str | None) -> Results:
     return results_of_rows(
         rows, study=study or path.stem, problems=(*raw.problems, *problems), failed=failed, warnings=warnings
     )
+
+
+def meant_by(study: str) -> Meant | None:
+    """What a study file means now; None for an experiment's name, and where nothing here can read study files."""
+    if Path(study).suffix.lower() not in STUDY_SUFFIXES:
+        return None
+    for reader in metadata.entry_points(group=STUDY_FILE_READERS):
+        meant: Meant = reader.load()(Path(study))
+        return meant
+    return None
 
 
 def study_name(study: str | Path) -> str:

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +18,9 @@ from analysis.errors import ResultsError
 from analysis.results.mlflow_sqlite import SqliteStore
 from analysis.results.model import Results
 from analysis.results.predictions import StoredPredictions, local_folder
-from analysis.results.runs import history, results_from_runs
+from analysis.results.runs import history, names_now, results_from_runs
 from analysis.results.store import Store, StoredRun, canonical_uri, default_uri, sqlite_path
+from analysis.revisions import Meant, Shown, TrainedRun, current_numbers, shown_by_name, shown_now
 from analysis.showing import hide_credentials
 
 
@@ -53,13 +56,18 @@ def open_store(uri: str) -> Store:
 class MlflowStudy:
     """A study as its MLflow experiment records it."""
 
-    def __init__(self, study: str, tracking_uri: str | None) -> None:
+    def __init__(self, study: str, tracking_uri: str | None, *, meant: Meant | None = None) -> None:
         """Open the store; reads nothing yet.
+
+        Args:
+            study: The experiment's name.
+            tracking_uri: The store; None: as `default_uri`.
+            meant: What the study's file means now: which revisions count. None: the last ones.
 
         Raises:
             ResultsError: there is no such store.
         """
-        self.study = study
+        self.study, self._meant = study, meant
         self.uri = canonical_uri(default_uri(tracking_uri))
         self._store: Store = open_store(default_uri(tracking_uri))
 
@@ -96,6 +104,8 @@ class MlflowStudy:
         return {
             "uri": self.uri,
             "study": self.study,
+            "meant": None if self._meant is None else self._meant.key,
+            "launched": self._launched,
             "stamp": stamp,
             "plans": plans,
             "history": [[entry.kind, entry.time, dict(entry.detail)] for entry in entries[: last + 1]],
@@ -107,30 +117,58 @@ class MlflowStudy:
         reports = sorted({*state["reports"], json.dumps(detail, sort_keys=True)})
         return {**state, "reports": reports}
 
-    def results(self) -> Results:
-        """Everything recorded.
+    def results(self, variants: Sequence[str] = (), *, every_revision: bool = False) -> Results:
+        """What is recorded: of each variant the revision that counts.
+
+        Args:
+            variants: Only these, each as `mine` or `mine@1`, a revision; empty: all.
+            every_revision: All revisions of all variants, under one name each.
 
         Raises:
-            ResultsError: no cell is recorded, or the store cannot be read.
+            ResultsError: no cell is recorded, none of a variant that was asked for, or the store cannot be read.
         """
         if not self._cells:
             raise ResultsError(f"study {self.study!r}: no cell is recorded yet; run it with: sweep run STUDY")
+        cells, shown = self._cells, Shown(run_ids=frozenset())
+        if not every_revision:
+            shown = self._shown(variants)
+            cells = [_as_shown(run, shown) for run in cells if run.run_id in shown.run_ids]
         predictions = StoredPredictions(
             artifact_uris={
                 run.tags.get(schema.TAG_CELL) or run.run_id: run.artifact_uri
-                for run in self._cells
+                for run in cells
                 if run.status == "FINISHED"
             },
             fetch=self._fetch,
             keep=self.folder / "predictions",
         )
-        return results_from_runs(
+        results = results_from_runs(
             study=self.study,
-            cells=self._cells,
+            cells=cells,
+            names=names_now(self._cells),
             studies=self.study_runs,
             predictions=predictions,
             plan_text=self._plan_text,
         )
+        order = tuple(variants) or results.variant_order
+        return replace(results, warnings=(*shown.warnings, *results.warnings), variant_order=order)
+
+    @property
+    def _launched(self) -> dict[str, int]:
+        return current_numbers(self.study_runs[0].tags) if self.study_runs else {}
+
+    def _shown(self, variants: Sequence[str]) -> Shown:
+        runs = [
+            TrainedRun(
+                run_id=run.run_id, tags=run.tags, start_ms=run.start_time or 0, finished=run.status == "FINISHED"
+            )
+            for run in self._cells
+        ]
+        try:
+            now = shown_now(runs, self._meant, launched=self._launched)
+            return shown_by_name(runs, now, variants) if variants else now
+        except ValueError as error:
+            raise ResultsError(f"--variants: {error}") from None
 
     def note_report(self, detail: dict[str, Any]) -> None:
         """Append to the study run that a report was made.
@@ -197,6 +235,16 @@ class MlflowStudy:
         with tempfile.TemporaryDirectory() as folder:
             file = ClientStore(self.uri).download(artifact_uri, path, Path(folder))
             return None if file is None else file.read_bytes()
+
+
+def _as_shown(run: StoredRun, shown: Shown) -> StoredRun:
+    """The run under the name by which its revision was asked for; what was edited between revisions may differ."""
+    name = shown.names.get(run.run_id)
+    if name is None or name == run.tags.get(schema.TAG_VARIANT):
+        return run
+    declared = json.loads(run.tags.get(schema.TAG_VARIANT_FIELDS) or "[]")
+    fields = json.dumps([*declared, *(field for field in shown.edited if field not in declared)])
+    return replace(run, tags={**run.tags, schema.TAG_VARIANT: name, schema.TAG_VARIANT_FIELDS: fields})
 
 
 def finished_splits(results: Results) -> list[str]:

@@ -125,6 +125,7 @@ def results_from_runs(
     *,
     study: str,
     cells: list[StoredRun],
+    names: Mapping[str, str],
     studies: list[StoredRun],
     predictions: StoredPredictions,
     plan_text: Callable[[StoredRun], str | None],
@@ -134,6 +135,7 @@ def results_from_runs(
     Args:
         study: Its name.
         cells: Runs of cells, oldest first.
+        names: What a variant was called when it first ran -> what it is called now (`names_now`).
         studies: The study's parent runs, oldest first; the first declares the plan.
         predictions: Reader of the cells' predictions; learns here how to call the cells.
         plan_text: Reads the declared plan (JSON) of a study run.
@@ -154,7 +156,7 @@ def results_from_runs(
                 where = f"cell {record.variant}-s{record.seed}-{record.setting}"
                 problems.append(Problem(where=where, reason="finished, but no score is recorded"))
     predictions.names = {r.cell: f"{r.variant}-s{r.seed}-{r.setting}" for r in records}
-    declared = declaration(studies, plan_text, problems, names_now(cells))
+    declared = declaration(studies, plan_text, problems, names)
     return Results(
         study=study,
         table=table(rows),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from analysis import schema
+from analysis.revisions import Content, Place, Revision, TrainedRun, content_of, numbers_for, revisions
+from sweep.record.recording import cell_tags
 from sweep.study.cells import Cell, cell_key
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ class RecordedRun:
         """1 for the first attempt at its cell."""
         text = self.tags.get(schema.TAG_ATTEMPT, "1")
         return int(text) if text.isdigit() else 1
+
+    @property
+    def finished(self) -> bool:
+        """It has its scores."""
+        return self.status == "FINISHED"
 
     @property
     def complete(self) -> bool:
@@ -78,7 +85,7 @@ class CellStatus:
     attempt: int = 0
     """Attempts so far."""
     changed_fields: tuple[str, ...] = ()
-    """What differs from a recorded cell of the same variant, seed and setting that no cell of the study is any more."""
+    """What differs from a finished cell of the same variant, seed and setting, where this revision is a new one."""
     failure_kind: str | None = None
 
 
@@ -105,6 +112,7 @@ def reconcile(
         by_spec.setdefault(run.tags.get(schema.TAG_SPEC, ""), []).append(run)
         by_label.setdefault(run.label, []).append(run)
     current = {cell.key for cell in cells}
+    known = _Contents(by_label)
     statuses = []
     for cell in cells:
         runs = by_key.get(cell.key, [])
@@ -113,8 +121,10 @@ def reconcile(
             runs = by_spec.get(cell.spec_key, [])
             note = f"matched by spec, digest of {', '.join(cell.unresolved)} unresolved" if runs else ""
         status = _status(cell, runs, owner_alive=owner_alive)
-        if not runs:
-            status = _with_changes(status, by_label.get((cell.variant, str(cell.seed), cell.setting), []), current)
+        before = [run for run in by_label.get((cell.variant, str(cell.seed), cell.setting), []) if run.finished]
+        before = [run for run in before if run.key not in current]
+        if not runs and before and not known.has(cell):
+            status = _with_changes(status, before[-1])
         if note:
             reason = f"{status.reason}; {note}" if status.reason else note
             status = CellStatus(**{**vars(status), "reason": reason})
@@ -153,12 +163,26 @@ def _status(cell: Cell, runs: Sequence[RecordedRun], *, owner_alive: bool) -> Ce
     return status(schema.STATE_TO_RUN, last, f"attempt {last.attempt}: {why}")
 
 
-def _with_changes(status: CellStatus, same_label: Sequence[RecordedRun], current: set[str]) -> CellStatus:
+class _Contents:
+    """What was trained of each variant in each setting, read once and only where it is asked for."""
+
+    def __init__(self, by_label: Mapping[tuple[str, str, str], Sequence[RecordedRun]]) -> None:
+        self._by_label = by_label
+        self._known: dict[Place, list[Content]] = {}
+
+    def has(self, cell: Cell) -> bool:
+        """Whether this revision of the cell's variant was trained before, with whatever seed."""
+        place = (cell.variant, cell.setting)
+        if place not in self._known:
+            runs = [run for (v, _, s), found in self._by_label.items() if (v, s) == place for run in found]
+            self._known[place] = [content_of(run.tags) for run in runs]
+        own = content_of(cell_tags("", cell))
+        return any(own.fits(content) for content in self._known[place])
+
+
+def _with_changes(status: CellStatus, run: RecordedRun) -> CellStatus:
     """Say what differs from a finished cell of the same name that the study no longer describes."""
-    before = [run for run in same_label if run.status == "FINISHED" and run.key not in current]
-    if not before:
-        return status
-    cell, run = status.cell, before[-1]
+    cell = status.cell
     old, new = run.fields, cell.spec.flat()
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     changed += sorted(
@@ -172,13 +196,34 @@ def _with_changes(status: CellStatus, same_label: Sequence[RecordedRun], current
     return CellStatus(**{**vars(status), "reason": reason, "changed_fields": tuple(changed)})
 
 
-def changed_cells(statuses: Iterable[CellStatus]) -> dict[str, int]:
-    """Field -> in how many cells it differs from what is recorded under the same names."""
-    counts: dict[str, int] = {}
+def recorded_revisions(runs: Iterable[RecordedRun]) -> dict[str, list[Revision]]:
+    """Variant -> its recorded revisions, by number."""
+    return revisions(
+        TrainedRun(run_id=run.run_id, tags=run.tags, start_ms=run.start_ms, finished=run.finished) for run in runs
+    )
+
+
+def numbered(cells: Sequence[Cell], runs: Iterable[RecordedRun]) -> list[Cell]:
+    """The cells, each with the revision of its variant that it is of, given what is recorded."""
+    wanted = {(cell.variant, cell.setting): content_of(cell_tags("", cell)) for cell in cells}
+    numbers = numbers_for(wanted, recorded_revisions(runs))
+    return [replace(cell, revision=numbers[cell.variant, cell.setting]) for cell in cells]
+
+
+def changed_variants(statuses: Iterable[CellStatus]) -> list[str]:
+    """A line for each variant that is no longer what its finished cells are: in what, and how much is to be trained."""
+    statuses = list(statuses)
+    found: dict[str, dict[str, None]] = {}
     for status in statuses:
-        for name in status.changed_fields:
-            counts[name] = counts.get(name, 0) + 1
-    return counts
+        if status.changed_fields:
+            found.setdefault(status.cell.variant, {}).update(dict.fromkeys(status.changed_fields))
+    lines = []
+    for variant, fields in found.items():
+        own = [one for one in statuses if one.cell.variant == variant and one.state != schema.STATE_FINISHED]
+        name = f"{variant}@{max(one.cell.revision for one in own)}"
+        cells = f"{len(own)} cell{'s' if len(own) != 1 else ''}"
+        lines.append(f"{variant} has changed ({', '.join(fields)}): {cells} to train as {name}")
+    return lines
 
 
 def to_run(statuses: Iterable[CellStatus], *, retry_failed: bool) -> list[CellStatus]:

@@ -118,6 +118,7 @@ def cell_tags(study: str, cell: Cell) -> dict[str, str]:
         schema.TAG_SETTING: cell.setting,
         schema.TAG_VARIANT_FIELDS: json.dumps(list(cell.variant_fields)),
         schema.TAG_FIELDS: json.dumps(cell.spec.flat(), sort_keys=True),
+        schema.TAG_REVISION: str(cell.revision),
         **{schema.TAG_DIGEST_PREFIX + name: digest for name, digest in cell.digests.items()},
     }
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from analysis import schema
+from analysis.revisions import current_numbers
 from analysis.showing import hide_credentials, visible
 from sweep.errors import RefusedRecord
 from sweep.record.ledger import RecordedRun, runs_to_rename
@@ -227,6 +228,15 @@ def note_seeds(tracking: Tracking, run: StudyRun, seeds: Sequence[int]) -> int:
     entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "seeds": list(seeds)}
     tracking.set_tags(run.run_id, {f"{schema.HISTORY_TAG_SEEDS}{len(history):04d}": json.dumps(entry)})
     return len(history) + 1
+
+
+def note_revisions(tracking: Tracking, run: StudyRun, current: Mapping[str, int]) -> None:
+    """Append what the study file means now to the history, where that has changed."""
+    if current_numbers(run.tags) == current:
+        return
+    count = len(history_of(run.tags, schema.HISTORY_TAG_REVISIONS))
+    entry = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "current": dict(current)}
+    tracking.set_tags(run.run_id, {f"{schema.HISTORY_TAG_REVISIONS}{count:04d}": json.dumps(entry)})
 
 
 def knows_seeds(run: StudyRun | None, seeds: Sequence[int]) -> bool:

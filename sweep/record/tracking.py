@@ -225,6 +225,14 @@ class Tracking:
             return []
         return [_recorded(run) for run in self._search(experiment, {schema.TAG_KIND: kind})]
 
+    def retired_runs(self, study: str) -> list[RecordedRun]:
+        """Runs of cells that `sweep retire` has deleted, oldest first."""
+        experiment = self.experiment_id(study)
+        if experiment is None:
+            return []
+        runs = self._search(experiment, {schema.TAG_KIND: schema.KIND_CELL}, deleted=True)
+        return [_recorded(run) for run in runs if schema.TAG_RETIRED in run.data.tags]
+
     def study_run(self, study: str) -> StudyRun | None:
         """The study's parent run; the oldest, should there be several."""
         experiment = self.experiment_id(study)
@@ -242,7 +250,9 @@ class Tracking:
         found = self._search(experiment_id, {schema.TAG_LAUNCH: launch})
         return _recorded(found[0]) if found else None
 
-    def _search(self, experiment_id: str, tags: Mapping[str, str]) -> list[Run]:
+    def _search(self, experiment_id: str, tags: Mapping[str, str], *, deleted: bool = False) -> list[Run]:
+        from mlflow.entities import ViewType
+
         where = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
 
         def page(token: str | None) -> Any:
@@ -250,6 +260,7 @@ class Tracking:
                 lambda client, _: client.search_runs(
                     [experiment_id],
                     filter_string=where,
+                    run_view_type=ViewType.DELETED_ONLY if deleted else ViewType.ACTIVE_ONLY,
                     max_results=PAGE,
                     order_by=["attributes.start_time ASC"],
                     page_token=token,
@@ -375,6 +386,16 @@ class Tracking:
             self.set_tags(run_id, tags)
         end = int(time.time() * 1000) if ended_ms is None else ended_ms
         self._call(lambda client, _: client.set_terminated(run_id, status=status, end_time=end))
+
+    def retire(self, run_id: str, when: str) -> None:
+        """Take a run out of sight: MLflow keeps it among the deleted ones."""
+        self.set_tags(run_id, {schema.TAG_RETIRED: when})
+        self._call(lambda client, _: client.delete_run(run_id))
+
+    def restore(self, run_id: str) -> None:
+        """Bring a retired run back."""
+        self._call(lambda client, _: client.restore_run(run_id))
+        self._call(lambda client, _: client.delete_tag(run_id, schema.TAG_RETIRED))
 
     def reopen(self, run_id: str) -> None:
         """Set a run back to RUNNING."""

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from analysis import schema
+from analysis.revisions import current_numbers
 from sweep.console import EXIT_INTERRUPTED, Interrupts, say
 from sweep.errors import ChangedStudyError, ClaimedError, SweepError, TrackingError, TrackingUnavailable
 from sweep.files import scratch_folder, spool_folder
 from sweep.record.ledger import (
     CellStatus,
     RecordedRun,
-    changed_cells,
+    changed_variants,
     changed_versions,
+    numbered,
     reconcile,
     runs_to_rename,
     to_run,
@@ -25,7 +27,15 @@ from sweep.record.ledger import (
 from sweep.record.retry import START_WAIT_S, tracking_wait_s
 from sweep.record.spool import Spool
 from sweep.record.study_lock import Heartbeat, Owner, other_driver_alive
-from sweep.record.study_run import chosen_for_rerun, follow_names, knows_seeds, open_study_run, record_spooled, settle
+from sweep.record.study_run import (
+    chosen_for_rerun,
+    follow_names,
+    knows_seeds,
+    note_revisions,
+    open_study_run,
+    record_spooled,
+    settle,
+)
 from sweep.record.tracking import StudyRun, Tracking
 from sweep.record.tracking_uri import where_to_look
 from sweep.run import preflight
@@ -120,7 +130,9 @@ class Launch:
         """
         preflight.check_resolved(self.study, self._cells)
         self._check_other_drivers()
-        statuses = self._statuses_now()
+        self._runs = self._tracking.recorded_runs(self.study.name, self._kind)
+        self._cells = self._numbered(self._cells)
+        statuses = reconcile(self._cells, self._runs)
         self._check_changes(statuses)
         replaces = self._replaces(statuses)
         todo = self._todo(statuses, replaces)
@@ -146,16 +158,26 @@ class Launch:
             )
 
     def _check_changes(self, statuses: Sequence[CellStatus]) -> None:
-        changed = changed_cells(statuses)
-        if not changed:
-            return
-        fields = ", ".join(f"{name} ({count} cells)" for name, count in sorted(changed.items()))
-        line = f"study {self.study.name!r} has finished cells that its file no longer describes; changed: {fields}"
-        if not self._options.accept_changes:
+        changes = changed_variants(statuses)
+        if changes and not self._options.accept_changes:
             raise ChangedStudyError(
-                f"{line}; give the study another name, or --accept-changes to keep both in one experiment"
+                f"study {self.study.name!r}: {'; '.join(changes)}. --accept-changes trains them; what is recorded"
+                " stays, as an earlier revision"
             )
-        say(f"note: {line}")
+        for line in changes:
+            say(f"note: {line}")
+
+    def _numbered(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells with the revision that each is of. A search's trials have none: each is another training."""
+        return list(cells) if self._kind == schema.KIND_SEARCH else numbered(cells, self._runs)
+
+    @property
+    def _current(self) -> dict[str, int]:
+        """Variant -> its newest revision among the cells."""
+        current: dict[str, int] = {}
+        for cell in self._cells:
+            current[cell.variant] = max(cell.revision, current.get(cell.variant, 0))
+        return current
 
     def _replaces(self, statuses: Sequence[CellStatus]) -> dict[str, str]:
         """Cell key -> finished run that a rerun on request supersedes."""
@@ -176,7 +198,10 @@ class Launch:
     def _is_as_recorded(self) -> bool:
         """Whether the study run exists and knows this list of seeds, and every run has its cell's names."""
         run = self._tracking.study_run(self.study.name)
-        return knows_seeds(run, self.study.seeds) and not runs_to_rename(self.study, self._cells, self._runs)
+        if run is None or runs_to_rename(self.study, self._cells, self._runs):
+            return False
+        meant = self._kind == schema.KIND_SEARCH or current_numbers(run.tags) == self._current
+        return knows_seeds(run, self.study.seeds) and meant
 
     # -- the launch proper -------------------------------------------------------------------------------------
 
@@ -209,6 +234,8 @@ class Launch:
         """Open the study run, beat on it, run what is missing, and end it as what it came to."""
         self._tracking.wait_s = tracking_wait_s()
         study_run = open_study_run(self._tracking, self.study)
+        if self._kind != schema.KIND_SEARCH:
+            note_revisions(self._tracking, study_run, self._current)
         heartbeat = Heartbeat(self._tracking, study_run.run_id, self._owner, self._interrupts.ask)
         heartbeat.start()
         say(f"compare runs: {where_to_look(self._tracking.uri, study_run.experiment_id)}")
@@ -317,7 +344,7 @@ class Launch:
 
     def next_cells(self) -> list[Cell]:
         """What its source needs next, counted as cells of this launch (see `CellSource`)."""
-        cells = list(self._source.next_cells())
+        cells = self._numbered(self._source.next_cells())
         self._cells += cells
         self._count.total += len(cells)
         return cells

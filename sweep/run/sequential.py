@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from analysis import schema
+from analysis.revisions import content_of
 from sweep.errors import TrackingError
+from sweep.record.recording import cell_tags
 from sweep.record.study_run import note_seeds
 from sweep.record.tracking import Tracking
 from sweep.run.preflight import resolved_cells
@@ -99,7 +101,9 @@ def state_now(
         recorded: The runs of its cells.
         resolve: Makes its cells.
     """
-    seeds = {int(run.label[1]) for run in recorded if run.label[1].isdigit()}
+    contents = {(cell.variant, cell.setting): content_of(cell_tags("", cell)) for cell in resolve(study)}.values()
+    current = [run for run in recorded if any(content.fits(content_of(run.tags)) for content in contents)]
+    seeds = {int(run.label[1]) for run in current if run.label[1].isdigit()}
     study = study.with_seeds(seeds_so_far(study, seeds))
     cells = resolve(study)
     return study, cells, sequential_state(study, cells, recorded_results(study.name, tracking))
@@ -112,7 +116,7 @@ def recorded_results(name: str, tracking: Tracking) -> Results:
         TrackingError: the store cannot be read.
     """
     from analysis.errors import ResultsError
-    from analysis.results.load import load
+    from analysis.results.mlflow_study import MlflowStudy
     from analysis.results.model import Results
 
     if tracking.study_run(name) is None:
@@ -120,7 +124,7 @@ def recorded_results(name: str, tracking: Tracking) -> Results:
 
         return Results(study=name, table=pd.DataFrame(columns=list(schema.RESULT_COLUMNS)), cells=())
     try:
-        return load(name, tracking_uri=tracking.uri)
+        return MlflowStudy(name, tracking.uri).results(every_revision=True)
     except ResultsError as error:
         raise TrackingError(str(error)) from error
 

@@ -34,6 +34,8 @@ class Cell:
     """`data`, `model`, `module:<name>` -> digest."""
     unresolved: tuple[str, ...] = ()
     """Which digests could not be read here; the key is then provisional."""
+    revision: int = 1
+    """Of its variant (analysis.revisions); set when a launch has seen what is recorded. No part of the identity."""
     kind: str = KIND_CELL
     """`cell`, or `search` for a trial of a search: recorded alike, but never compared."""
 

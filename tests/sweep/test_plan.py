@@ -153,5 +153,20 @@ def test_changed_fields_are_named(tmp_path: Path, store: list[RecordedRun]) -> N
     store += [recorded(cell) for cell in planned_cells(loaded(tmp_path, noop(seeds=2)))]
     found = json.loads(sweep("plan", write(tmp_path, noop(seeds=2, training={"batch_size": 4})), "--json").stdout)
     assert [cell["changed_fields"] for cell in found["cells"]] == [["batch_size"]] * 4
-    assert any(line.startswith("changed since it was recorded: batch_size, in 4 cells") for line in found["warnings"])
-    assert "4 finished cells are recorded under this name but not described by the study file" in found["warnings"]
+    assert any(line.startswith("a has changed (batch_size): 2 cells to train as a@2") for line in found["warnings"])
+    assert any(line.startswith("b@1: 2 finished cells of another revision") for line in found["warnings"])
+
+
+def test_cells_of_a_variant_that_the_file_has_no_more_are_counted(tmp_path: Path, store: list[RecordedRun]) -> None:
+    store += [recorded(cell) for cell in planned_cells(loaded(tmp_path, noop(seeds=2)))]
+    found = json.loads(
+        sweep(
+            "plan",
+            write(
+                tmp_path,
+                noop(seeds=2, variants={"a": {"options": {"sleep_s": 0.0}}, "c": {"options": {"sleep_s": 0.5}}}),
+            ),
+            "--json",
+        ).stdout
+    )
+    assert "2 finished cells are recorded under this name but not described by the study file" in found["warnings"]

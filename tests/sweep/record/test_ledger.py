@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from analysis import schema
-from sweep.record.ledger import changed_cells, reconcile, to_run
+from sweep.record.ledger import changed_variants, reconcile, to_run
 from tests.sweep.runs import a_cell, a_run
 
 
@@ -72,7 +72,14 @@ def test_a_changed_option_is_another_cell_and_the_field_is_named() -> None:
     old, new = a_cell(options={"sleep_s": 1.0}), a_cell(options={"sleep_s": 2.0})
     (status,) = reconcile([new], [a_run(old, "FINISHED")])
     assert (status.state, status.changed_fields) == (schema.STATE_TO_RUN, ("options.sleep_s",))
-    assert changed_cells([status]) == {"options.sleep_s": 1}
+    assert changed_variants([status]) == ["a has changed (options.sleep_s): 1 cell to train as a@1"]
+
+
+def test_a_revision_that_was_trained_with_one_seed_is_no_change_with_another() -> None:
+    old = [a_cell(seed=seed, options={"sleep_s": 1.0}) for seed in (0, 1)]
+    new = [a_cell(seed=seed, options={"sleep_s": 2.0}) for seed in (0, 1)]
+    runs = [a_run(cell, "FINISHED", run_id=str(n)) for n, cell in enumerate([*old, new[0]])]
+    assert [status.changed_fields for status in reconcile(new, runs)] == [(), ()]
 
 
 def test_changed_data_under_the_same_name_is_named_as_a_digest() -> None:

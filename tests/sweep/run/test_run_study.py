@@ -110,7 +110,7 @@ def test_a_cell_that_fails_by_itself_is_named_and_the_others_go_on(
 def test_a_changed_study_is_extended_only_when_that_is_accepted(tmp_path: Path, recorded: Recorded) -> None:
     assert run_study(two_seeds(tmp_path, seeds=1)) == 0
     changed = two_seeds(tmp_path, seeds=1, variants={"a": {}, "b": {"options": {"sleep_s": 0.02}}})
-    with pytest.raises(ChangedStudyError, match=r"changed: options.sleep_s \(1 cells\)"):
+    with pytest.raises(ChangedStudyError, match=r"b has changed \(options.sleep_s\): 1 cell to train as b@2"):
         run_study(changed)
     assert len(recorded()) == 2
     assert run_study(changed, accept_changes=True) == 0
