@@ -141,6 +141,8 @@ def report(
     else:
         made = report_on_study(study_name(study or ""), question, tracking_uri, _progress)
     _print_report(made, kind, full=full)
+    if made.origin is not None and (moved := made.origin.moved()):
+        click.echo(f"note: {moved}", err=True)
     if results_file is None and Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
         from analysis.comparing.plan_in_force import file_differences
 
