@@ -146,6 +146,8 @@ def report(
         if Path(str(study)).suffix.lower() in STUDY_SUFFIXES:
             made = made.beside_file(Path(str(study)))
     _print_report(made, kind, full=full)
+    if made.origin is not None and (moved := made.origin.moved()):
+        click.echo(f"note: {moved}", err=True)
     if output is not None:
         written = made.write(output)
         click.echo(f"wrote {len(written)} files to {output}", err=True)

@@ -53,6 +53,10 @@ TAG_LAUNCH: Final = "sweep.launch"
 TAG_HEARTBEAT: Final = "sweep.heartbeat"
 """On the study run: JSON {owner, host, boot, pid, time, beat} of the driver that holds the study."""
 TAG_STUDY_FILE: Final = "sweep.study_file"
+TAG_PLAN: Final = "sweep.plan"
+"""On the study run: the content of PLAN_ARTIFACT, so that it is known without its files; absent where longer than
+LONGEST_PLAN."""
+LONGEST_PLAN: Final = 5000
 TAG_DESCRIPTION: Final = "mlflow.note.content"
 """On the study run: Markdown that the UI shows. The paragraph that begins with VERDICT_HEADING is the analysis'."""
 VERDICT_HEADING: Final = "**Verdict.**"

@@ -421,5 +421,25 @@ def clean(study: Path, tracking_uri: str | None) -> None:
     sys.exit(clean_study(_study(study), tracking_uri=_uri(tracking_uri)))
 
 
+@main.command(short_help="Mend a study whose folder was moved or copied.")
+@study_argument
+@click.option("--artifacts", metavar="FOLDER", type=click.Path(file_okay=False, exists=True, path_type=Path),
+              help="Where the runs' files lie now. Default: mlruns beside the database.")  # fmt: skip
+@uri_option
+def relocate(study: Path, artifacts: Path | None, tracking_uri: str | None) -> None:
+    """Record where the files of a study's runs lie now, in a SQLite store that was moved or copied.
+
+    `sweep run` does this by itself where they lie beside the database.
+
+    \b
+    Example:
+      sweep relocate my-study.yaml
+      sweep relocate my-study.yaml --artifacts /backup/mlruns
+    """
+    from sweep.record.relocate import relocate as record_place
+
+    click.echo(record_place(_study(study).name, _uri(tracking_uri), artifacts), err=True)
+
+
 if __name__ == "__main__":
     main()

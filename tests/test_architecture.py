@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sweep", "trainables", "analysis")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-GROUND_FLOOR = ("analysis.schema", "analysis.files", "analysis.showing", "analysis.revisions")
+GROUND_FLOOR = ("analysis.schema", "analysis.files", "analysis.places", "analysis.revisions", "analysis.showing")
 """Standard library only; everybody may import these."""
 HEAVY = (
     "torch", "ray", "mlflow", "transformers", "sentence_transformers", "datasets", "optuna", "scipy", "pandas",
@@ -143,6 +143,7 @@ def test_sweep_starts_with_the_contracts_of_the_others_alone() -> None:
         "analysis.files",
         "analysis.showing",
         "analysis.revisions",
+        "analysis.places",
         "analysis.plan",
         "analysis.statistics.closed_forms",
     }

@@ -130,7 +130,8 @@ class ExampleStore:
         if not known:
             if not seeds:
                 return _nothing("there are no pairs")
-            return _nothing("no per-example predictions can be read: none were stored, or they are gone since")
+            why = getattr(self._read, "unreachable", None) or "none were stored, or they are gone since"
+            return _nothing(f"no per-example predictions can be read: {why}")
         if len(sets) > 1:
             return replace(
                 _nothing("the seeds were evaluated on different test sets"),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from analysis import schema
 from analysis.errors import ResultsError
-from analysis.results.predictions import local_folder
+from analysis.places import local_folder, placed
 from analysis.results.store import Stamp, StoredRun, unknown_experiment
 from analysis.showing import hide_credentials
 
@@ -91,7 +91,7 @@ class SqliteStore:
                 for row in sorted(map(repr, database.execute(query, cells))):
                     digest.update(row.encode())
         for (uri,) in folders:
-            digest.update(repr(_files(uri)).encode())
+            digest.update(repr(_files(placed(self._path, uri or ""))).encode())
         return ((digest.hexdigest(),),)
 
     def add_tag(self, run_id: str, key: str, value: str) -> None:

@@ -15,9 +15,11 @@ from typing import Any
 
 from analysis import schema
 from analysis.errors import ResultsError
+from analysis.files import write_atomically
+from analysis.places import ARTIFACTS_FOLDER, experiment_folder, local_folder, placed
 from analysis.results.mlflow_sqlite import SqliteStore
 from analysis.results.model import Results
-from analysis.results.predictions import StoredPredictions, local_folder
+from analysis.results.predictions import StoredPredictions
 from analysis.results.runs import history, names_now, results_from_runs
 from analysis.results.store import Store, StoredRun, canonical_uri, default_uri, sqlite_path
 from analysis.revisions import Meant, Shown, TrainedRun, current_numbers, shown_by_name, shown_now
@@ -70,6 +72,8 @@ class MlflowStudy:
         self.study, self._meant = study, meant
         self.uri = canonical_uri(default_uri(tracking_uri))
         self._store: Store = open_store(default_uri(tracking_uri))
+        self._database = sqlite_path(self.uri)
+        self._recorded_at: dict[str, str] = {}
 
     @property
     def folder(self) -> Path:
@@ -80,11 +84,58 @@ class MlflowStudy:
     @cached_property
     def study_runs(self) -> list[StoredRun]:
         """The parent runs, oldest first."""
-        return self._store.study_runs(self.study)
+        return self._placed(self._store.study_runs(self.study))
 
     @cached_property
     def _cells(self) -> list[StoredRun]:
-        return self._store.cell_runs(self.study)
+        return self._placed(self._store.cell_runs(self.study))
+
+    def _placed(self, runs: list[StoredRun]) -> list[StoredRun]:
+        """Runs with the URI at which their files lie now; the recorded one is remembered."""
+        self._recorded_at.update((run.run_id, run.artifact_uri) for run in runs)
+        return [replace(run, artifact_uri=placed(self._database, run.artifact_uri)) for run in runs]
+
+    def moved(self) -> str | None:
+        """What to tell of a folder that was moved or copied, in one line; None where it was not."""
+        for run in self.study_runs:
+            if run.artifact_uri != self._recorded_at[run.run_id]:
+                old, new = experiment_folder(self._recorded_at[run.run_id]), experiment_folder(run.artifact_uri)
+                return (
+                    f"this folder was moved or copied from {old}: the files of its runs are read from {new}; "
+                    "`sweep run` and `sweep relocate` record the new place"
+                )
+        return None
+
+    def _unreachable(self) -> str | None:
+        """Where the files of all runs were looked for in vain; None where their folder is there, or is remote."""
+        for run in self.study_runs:
+            folder = experiment_folder(run.artifact_uri)
+            if folder is None or folder.is_dir():
+                return None
+        if not self.study_runs:
+            return None
+        old = experiment_folder(self.study_runs[0].artifact_uri)
+        beside = None
+        if old is not None and self._database is not None:
+            beside = self._database.parent / ARTIFACTS_FOLDER / old.name
+        also = "" if beside is None or beside == old else f", nor in {beside}"
+        mend = "put them back"
+        mend += "" if self._database is None else ", or name their folder: sweep relocate STUDY --artifacts FOLDER"
+        return f"the files of its runs are not in {old}, where they were recorded{also}; {mend}"
+
+    def _warnings(self) -> tuple[str, ...]:
+        """What a reader must know of files that cannot be read, one sentence each."""
+        lost = self._unreachable()
+        told = []
+        if lost is not None:
+            told.append(f"Files cannot be reached: {lost}. Without them there are no per-example predictions.")
+        recorded = [run for run in self.study_runs if lost is not None or schema.TAG_STUDY_FILE in run.tags]
+        if recorded and not any(self._plan_text(run) for run in self.study_runs):
+            told.append(
+                "The plan and the baseline declared at the first run cannot be read: unless told otherwise, this "
+                "report takes the default primary endpoint, the default alpha and the first variant recorded."
+            )
+        return tuple(told)
 
     def state(self) -> dict[str, Any]:
         """What findings depend on besides the question asked; equal states give equal findings.
@@ -108,6 +159,7 @@ class MlflowStudy:
             "launched": self._launched,
             "stamp": stamp,
             "plans": plans,
+            "unreachable": self._unreachable(),
             "history": [[entry.kind, entry.time, dict(entry.detail)] for entry in entries[: last + 1]],
             "reports": sorted({json.dumps(dict(entry.detail), sort_keys=True) for entry in entries[last + 1 :]}),
         }
@@ -141,6 +193,7 @@ class MlflowStudy:
             },
             fetch=self._fetch,
             keep=self.folder / "predictions",
+            unreachable=self._unreachable(),
         )
         results = results_from_runs(
             study=self.study,
@@ -151,7 +204,8 @@ class MlflowStudy:
             plan_text=self._plan_text,
         )
         order = tuple(variants) or results.variant_order
-        return replace(results, warnings=(*shown.warnings, *results.warnings), variant_order=order)
+        warnings = (*shown.warnings, *results.warnings, *self._warnings())
+        return replace(results, warnings=warnings, variant_order=order)
 
     @property
     def _launched(self) -> dict[str, int]:
@@ -195,9 +249,18 @@ class MlflowStudy:
         Raises:
             ResultsError: there is no study run, or the store cannot be written.
         """
+        run = self._noted_run()
+        place = local_folder(run.artifact_uri)
+        if (lost := self._unreachable()) is not None:
+            raise ResultsError(f"study {self.study!r}: {lost}")
+        if place is not None and run.artifact_uri != self._recorded_at[run.run_id]:
+            # MLflow would write to the place that is recorded: into the folder that this one was copied from.
+            for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+                write_atomically(place / schema.REPORTS_ARTIFACT_DIR / file.relative_to(folder), file.read_bytes())
+            return
         from analysis.results.mlflow import ClientStore
 
-        ClientStore(self.uri).log_files(self._noted_run().run_id, folder, schema.REPORTS_ARTIFACT_DIR)
+        ClientStore(self.uri).log_files(run.run_id, folder, schema.REPORTS_ARTIFACT_DIR)
 
     def describe(self, verdict: str) -> None:
         """Put a verdict where the UI shows it: into the study run's description, in place of an earlier one.
@@ -225,9 +288,11 @@ class MlflowStudy:
         folder = local_folder(run.artifact_uri)
         if folder is not None:
             file = folder / schema.PLAN_ARTIFACT
-            return file.read_text(encoding="utf-8") if file.is_file() else None
-        fetched = self._fetch(run.artifact_uri, schema.PLAN_ARTIFACT)
-        return None if fetched is None else fetched.decode()
+            text = file.read_text(encoding="utf-8") if file.is_file() else None
+        else:
+            fetched = self._fetch(run.artifact_uri, schema.PLAN_ARTIFACT)
+            text = None if fetched is None else fetched.decode()
+        return run.tags.get(schema.TAG_PLAN) if text is None else text
 
     def _fetch(self, artifact_uri: str, path: str) -> bytes | None:
         from analysis.results.mlflow import ClientStore

@@ -6,8 +6,6 @@ A file that cannot be read becomes a Problem that names cell and file; the repor
 from __future__ import annotations
 
 import io
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from analysis import schema
 from analysis.errors import AnalysisError
 from analysis.files import write_atomically
+from analysis.places import local_folder
 from analysis.results.model import PredictionTable, Problem
 
 if TYPE_CHECKING:
@@ -66,14 +65,6 @@ def table_from_arrow(table: pa.Table) -> PredictionTable:
     return PredictionTable(labels=labels, by_dim={int(name.removeprefix(prefix)): a for name, a in arrays.items()})
 
 
-def local_folder(artifact_uri: str) -> Path | None:
-    """The folder behind a local artifact URI; None for anything remote."""
-    parts = urllib.parse.urlsplit(artifact_uri)
-    if parts.scheme == "file":
-        return Path(urllib.request.url2pathname(parts.path))
-    return Path(artifact_uri) if parts.scheme == "" else None
-
-
 Fetch = Callable[[str, str], "bytes | Path | None"]
 """(artifact URI, path) -> content or file; None where there is none."""
 
@@ -88,6 +79,8 @@ class StoredPredictions:
     """How a remote artifact is got."""
     keep: Path | None = None
     """Folder that remote files are kept in: a finished cell's never change."""
+    unreachable: str | None = None
+    """Where the files of the whole study were looked for in vain; None where they are there."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Cell key -> how to call the cell in a problem."""
     problems: list[Problem] = field(default_factory=list)

@@ -204,13 +204,15 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
     experiment_id = tracking.open_experiment(study.name)
     run = tracking.study_run(study.name)
     if run is None:
-        run = tracking.create_study_run(experiment_id, study.name, {schema.TAG_STUDY_FILE: study.path.name})
+        tags = {schema.TAG_STUDY_FILE: study.path.name, **_plan_tag(declared_plan(study))}
+        run = tracking.create_study_run(experiment_id, study.name, tags)
     elif run.status != "RUNNING":
         tracking.reopen(run.run_id)
     place = CellRun(run_id=run.run_id, artifact_uri=tracking.artifact_uri(run.run_id))
     if not tracking.has_artifact(run.run_id, schema.PLAN_ARTIFACT):
-        tracking.put_artifact(place, schema.STUDY_ARTIFACT, hide_credentials(study.text).encode())
-        tracking.put_artifact(place, schema.PLAN_ARTIFACT, _json(declared_plan(study)))
+        if not tracking.has_artifact(run.run_id, schema.STUDY_ARTIFACT):
+            tracking.put_artifact(place, schema.STUDY_ARTIFACT, hide_credentials(study.text).encode())
+        tracking.put_artifact(place, schema.PLAN_ARTIFACT, _json(_plan_of(run) or declared_plan(study)))
     described = describe(study, run.tags.get(schema.TAG_DESCRIPTION))
     if described != run.tags.get(schema.TAG_DESCRIPTION):
         tracking.set_tags(run.run_id, {schema.TAG_DESCRIPTION: described})
@@ -267,6 +269,20 @@ def history_of(tags: Mapping[str, str], prefix: str) -> list[dict[str, Any]]:
             if isinstance(entry, dict):
                 found.append(entry)
     return found
+
+
+def _plan_tag(plan: Mapping[str, Any]) -> dict[str, str]:
+    text = json.dumps(plan, sort_keys=True)
+    return {schema.TAG_PLAN: text} if len(text) <= schema.LONGEST_PLAN else {}
+
+
+def _plan_of(run: StudyRun) -> dict[str, Any] | None:
+    """The plan declared at the first run, where its artifact is gone: it is never declared anew."""
+    try:
+        plan = json.loads(run.tags.get(schema.TAG_PLAN, ""))
+    except ValueError:
+        return None
+    return plan if isinstance(plan, dict) else None
 
 
 def _json(value: Any) -> bytes:

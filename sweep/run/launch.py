@@ -24,6 +24,7 @@ from sweep.record.ledger import (
     runs_to_rename,
     to_run,
 )
+from sweep.record.relocate import mend_if_moved
 from sweep.record.retry import START_WAIT_S, tracking_wait_s
 from sweep.record.spool import Spool
 from sweep.record.study_lock import Heartbeat, Owner, other_driver_alive
@@ -130,6 +131,8 @@ class Launch:
         """
         preflight.check_resolved(self.study, self._cells)
         self._check_other_drivers()
+        if mended := mend_if_moved(self._tracking, self.study.name):
+            say(f"note: {mended}")
         self._runs = self._tracking.recorded_runs(self.study.name, self._kind)
         self._cells = self._numbered(self._cells)
         statuses = reconcile(self._cells, self._runs)

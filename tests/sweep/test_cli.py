@@ -20,7 +20,7 @@ from sweep.run.launch import RunOptions
 from sweep.study import Study
 from tests.sweep.studies import noop, toy, write
 
-COMMANDS = ["init", "check", "plan", "status", "run", "submit", "retire", "tune", "clean"]
+COMMANDS = ["init", "check", "plan", "status", "run", "submit", "retire", "tune", "clean", "relocate"]
 HEAVY = [
     "torch", "ray", "mlflow", "transformers", "sentence_transformers", "datasets", "optuna", "scipy", "pandas",
     "matplotlib", "numpy",
