@@ -165,7 +165,7 @@ def main() -> None:
     "Default: chunked,interleaved. The first is the baseline.",
 )
 @click.option("--dims", metavar="D,...", help="Embedding sizes. Default: 16,32,64 for toy, else 32,64,128,256.")
-@click.option("--seeds", type=click.IntRange(1, 10_000), default=6, show_default=True, help="How many seeds.")
+@click.option("--seeds", type=click.IntRange(1, 10_000), help="How many seeds. Default: the fewest that can decide.")
 @click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="Processor cores of a cell.")
 @click.option(
     "--gpus", type=click.FloatRange(0), default=0.0, show_default=True, help="GPUs of a cell; may be a fraction."
