@@ -136,7 +136,9 @@ def _differences(findings: StudyFindings) -> Iterator[DrawnFigure]:
             f"Paired differences, {comparison.treatment} minus {comparison.baseline}{where}: one point per seed,"
             " the mean with its 95% interval."
         )
-        slot = FigureSlot(name=_name("paired-differences", number, len(chosen), *_labels(comparison, findings)), caption=caption)
+        slot = FigureSlot(
+            name=_name("paired-differences", number, len(chosen), *_labels(comparison, findings)), caption=caption
+        )
         yield DrawnFigure(slot=slot, figure=figure)
 
 
@@ -154,7 +156,9 @@ def _forests(findings: StudyFindings) -> Iterator[DrawnFigure]:
             f"{endpoint.endpoint} over the settings, {across.treatment} minus {across.baseline}: mean difference with"
             " 95% interval (wins/losses/ties over seeds)."
         )
-        slot = FigureSlot(name=_name("forest", number, len(chosen), across.treatment, endpoint.endpoint), caption=caption)
+        slot = FigureSlot(
+            name=_name("forest", number, len(chosen), across.treatment, endpoint.endpoint), caption=caption
+        )
         yield DrawnFigure(slot=slot, figure=figure)
 
 
@@ -171,5 +175,7 @@ def _components(findings: StudyFindings) -> Iterator[DrawnFigure]:
             f"Where the uncertainty comes from, {comparison.treatment} against {comparison.baseline}{where}: variance"
             " of the mean difference by source."
         )
-        slot = FigureSlot(name=_name("variance-components", number, len(chosen), *_labels(comparison, findings)), caption=caption)
+        slot = FigureSlot(
+            name=_name("variance-components", number, len(chosen), *_labels(comparison, findings)), caption=caption
+        )
         yield DrawnFigure(slot=slot, figure=figure)

@@ -79,7 +79,9 @@ def _figure(slot: FigureSlot, png: bytes | None) -> str:
         return ""
     source = "data:image/png;base64," + base64.b64encode(png).decode()
     alt = _plain(slot.caption)
-    return f'<figure><img src="{source}" alt="{alt}"><figcaption class="note">{_text(slot.caption)}</figcaption></figure>'
+    return (
+        f'<figure><img src="{source}" alt="{alt}"><figcaption class="note">{_text(slot.caption)}</figcaption></figure>'
+    )
 
 
 def _table(block: Table) -> str:

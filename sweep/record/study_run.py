@@ -19,6 +19,7 @@ from analysis import schema
 from analysis.showing import hide_credentials, visible
 from sweep.errors import RefusedRecord
 from sweep.record.ledger import RecordedRun, runs_to_rename
+from sweep.record.mlflow_ui import experiment_tags
 from sweep.record.spool import Spool, Spooled
 from sweep.record.study_lock import Beat
 from sweep.record.tracking import CellRun, StudyRun, Tracking
@@ -201,6 +202,8 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
     A later version of the study file is kept beside the first one; a changed seed list is appended to the history.
     """
     experiment_id = tracking.open_experiment(study.name)
+    tags = experiment_tags(study, experiment_id, tracking.experiment_tags(experiment_id))
+    tracking.set_experiment_tags(experiment_id, tags)
     run = tracking.study_run(study.name)
     if run is None:
         run = tracking.create_study_run(experiment_id, study.name, {schema.TAG_STUDY_FILE: study.path.name})

@@ -25,7 +25,7 @@ class CellSource(Protocol):
         """
 
     def to_come(self) -> tuple[int, int] | None:
-        """Cells in all, recorded ones included, and those of them that `next_cells` has not given yet; None: not known."""
+        """Cells in all, recorded ones too, and those of them that are not given yet; None: not known."""
 
 
 class FixedCells:

@@ -329,6 +329,10 @@ class Launch:
             self._count.total += len(cells)
         return cells
 
+    def to_come(self) -> tuple[int, int] | None:
+        """As its source."""
+        return self._source.to_come()
+
     def _statuses_now(self) -> list[CellStatus]:
         self._runs = self._tracking.recorded_runs(self.study.name, self._kind)
         return reconcile(self._cells, self._runs)

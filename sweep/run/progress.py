@@ -134,13 +134,15 @@ class Progress:
         left = None if self._waits else eta_s(self.count, self.slots)
         most = min(MOST_RUNNING, max(1, len(self._told)))
         what = [self._shown(most=n) for n in range(most, 0, -1)] if self._begun else ["starting"]
-        what += [self._shown(most=1, brief=True)] if self._told else []
+        if self._told:
+            name = self._shown(most=1, brief=True)
+            what += [name, *(f"{name[:n]}..." for n in (60, 40, 24) if len(name) > n + 3)]
         count = f"{self.count.done}/{counted(self.count.total, 'cell')}"
-        bars = [" " * n for n in (LONGEST_BAR, 20, 12, SHORTEST_BAR) if n <= width // 4 or n == SHORTEST_BAR]
+        bar = " " * (LONGEST_BAR if width >= 160 else 16 if width >= 100 else SHORTEST_BAR)
         parts = fitted(
             [
                 [count, f"{self.count.done}/{self.count.total}"],
-                bars,
+                [bar],
                 [f"about {duration(left)} left"] if left else [],
                 what,
                 [self._gpu_hours().removeprefix(", ")] if self._gpus else [],
@@ -198,10 +200,9 @@ class Progress:
             for name, status in statuses.items()
         }
         self._begun = self._begun or bool(statuses)
-        if self._shown_live is None:
-            if time.monotonic() - self._spoke > QUIET_S:
-                self.say(f"{self._head()} running {self._shown(most=4)}{self._left()}")
-                self._say_who_is_ahead()
+        if self._shown_live is None and time.monotonic() - self._spoke > QUIET_S:
+            self.say(f"{self._head()} running {self._shown(most=4)}{self._left()}")
+            self._say_who_is_ahead()
 
     def stop(self) -> None:
         """Stop drawing; what was trained and who is ahead stays on the screen."""
