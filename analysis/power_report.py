@@ -235,6 +235,7 @@ def _pilot_rows(
         raise PlanError("--pilot: give --effect too, the smallest difference that would matter (no margin is declared)")
     rows: list[PlanRow] = []
     notes = []
+    few: set[int] = set()  # numbers of pairs, of rows that rest on so few
     for comparison in findings.comparisons:
         for found in comparison.endpoints:
             if not found.primary:
@@ -248,7 +249,10 @@ def _pilot_rows(
             shared = math.sqrt(found.crossed.shared_example_variance) if found.crossed else None
             rows += _effect_rows(label, effect, found.sd_difference, question, alpha, seconds, shared)
             if found.n_pairs < 10:
-                notes.append(f"{where}: an sd from {found.n_pairs} pairs is itself uncertain; plan for more.")
+                few.add(found.n_pairs)
+    if few:
+        pairs = f"{min(few)} pairs" if len(few) == 1 else f"{min(few)} to {max(few)} pairs"
+        notes.append(f"An sd from {pairs} is itself uncertain; plan for more.")
     return rows, notes
 
 

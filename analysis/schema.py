@@ -57,6 +57,8 @@ TAG_PLAN: Final = "sweep.plan"
 """On the study run: the content of PLAN_ARTIFACT, so that it is known without its files; absent where longer than
 LONGEST_PLAN."""
 LONGEST_PLAN: Final = 5000
+TAG_VERDICT_PREFIX: Final = "sweep.verdict."
+"""Prefix; on the study run, one tag per treatment: the verdict of the report last logged."""
 TAG_DESCRIPTION: Final = "mlflow.note.content"
 """On the study run: Markdown that the UI shows. The paragraph that begins with VERDICT_HEADING is the analysis'."""
 VERDICT_HEADING: Final = "**Verdict.**"
@@ -209,6 +211,10 @@ def by_dim_metric(metric: str) -> str:
 METRIC_LOSS: Final = "train/loss"
 METRIC_TIME_PREFIX: Final = "time/"
 METRIC_MEMORY_PEAK: Final = "memory/peak_mb"
+METRIC_MEAN_PREFIX: Final = "mean/"
+METRIC_DIFFERENCE_PREFIX: Final = "mean_difference/"
+METRIC_P_PREFIX: Final = "p/"
+"""On the study run, of the report last logged: `p/TREATMENT/test/spearman_64`."""
 NOT_ENDPOINT_PREFIXES: Final = ("train/", "time/", "memory/")
 
 # -- columns of a results table: one row per cell x metric x dim -----------------------------------------------

@@ -9,7 +9,8 @@ import re
 import unicodedata
 
 _USER_INFO = re.compile(r"(?<!/)//(?!/)\S*@")
-_IN_QUERY = re.compile(r"([?&;][^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE)
+# MLflow's UI names a shared view by a key that is no secret.
+_IN_QUERY = re.compile(r"([?&;](?!viewStateShareKey=)[^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE)
 
 
 def hide_credentials(text: str) -> str:
@@ -19,6 +20,8 @@ def hide_credentials(text: str) -> str:
 
     >>> hide_credentials("postgresql://me:s/e@cret@db/runs?sslpassword=x")
     'postgresql://db/runs?sslpassword=***'
+    >>> hide_credentials("http://host/#/runs?viewStateShareKey=a&key=b")
+    'http://host/#/runs?viewStateShareKey=a&key=***'
     """
     return _IN_QUERY.sub(r"\1***", _USER_INFO.sub("//", text)) if "//" in text else text
 

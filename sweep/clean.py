@@ -31,19 +31,36 @@ def clean_study(study: Study, *, tracking_uri: str | None = None) -> int:
         runs = Tracking(uri, wait_s=START_WAIT_S).recorded_runs(study.name)
         finished = {run.key for run in runs if run.status == "FINISHED"}
         spool = Spool(spool_folder(study.name))
-        removed = kept = 0
+        removed = waiting = unreadable = 0
         for path, found in spool.waiting():
-            if not isinstance(found, ValueError) and found.cell in finished:
+            if isinstance(found, ValueError):
+                unreadable += 1
+            elif found.cell in finished:
                 spool.remove(path)
                 removed += 1
             else:
-                kept += 1
+                waiting += 1
         scratch = scratch_folder(study.name, uri)
-        if scratch.exists():
+        scratched = scratch.exists()
+        if scratched:
             shutil.rmtree(scratch, ignore_errors=True)
-            removed += 1
     finally:
         lock.release()
-    line = f"removed {removed}, kept {kept} waiting to be recorded by `sweep run`"
-    print(line, file=sys.stderr)
+    print(_sentence(removed, waiting, unreadable, scratched), file=sys.stderr)
     return 0
+
+
+def _sentence(removed: int, waiting: int, unreadable: int, scratched: bool) -> str:
+    """What was removed and what is kept, in words; what is not there is not spoken of."""
+    gone = [f"{_results(removed)} of finished cells"] if removed else []
+    gone += ["the scratch folder of a launch that was killed"] if scratched else []
+    text = f"removed {' and '.join(gone)}" if gone else "nothing to remove"
+    if waiting:
+        text += f"; kept {_results(waiting)} that `sweep run` will record"
+    if unreadable:
+        text += f"; kept {_results(unreadable)} that cannot be read"
+    return text
+
+
+def _results(count: int) -> str:
+    return f"{count} waiting {'result' if count == 1 else 'results'}"

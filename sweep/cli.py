@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from analysis.showing import hide_credentials
-from sweep.console import EXIT_INTERRUPTED
+from sweep.console import EXIT_INTERRUPTED, counted, doing
 
 if TYPE_CHECKING:
     from sweep.study import Study
@@ -19,6 +19,7 @@ URI_HELP = "MLflow tracking store. Default: MLFLOW_TRACKING_URI, else mlflow.db 
 
 study_argument = click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
 uri_option = click.option("--tracking-uri", metavar="URI", help=URI_HELP)
+cells_option = click.option("--cells", "every_cell", is_flag=True, help="Show the table of every cell, too.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
@@ -165,7 +166,7 @@ def main() -> None:
     "Default: chunked,interleaved. The first is the baseline.",
 )
 @click.option("--dims", metavar="D,...", help="Embedding sizes. Default: 16,32,64 for toy, else 32,64,128,256.")
-@click.option("--seeds", type=click.IntRange(1, 10_000), default=6, show_default=True, help="How many seeds.")
+@click.option("--seeds", type=click.IntRange(1, 10_000), help="How many seeds. Default: the fewest that can decide.")
 @click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="Processor cores of a cell.")
 @click.option(
     "--gpus", type=click.FloatRange(0), default=0.0, show_default=True, help="GPUs of a cell; may be a fraction."
@@ -217,23 +218,26 @@ def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
         click.echo(json.dumps({"study": loaded.name, "valid": True, "error": None, "warnings": warnings}))
         return
     _notice(warnings)
-    cells = len(loaded.specs) * len(loaded.seeds)
-    click.echo(f"{study}: valid, {cells} cells")
+    click.echo(f"{study}: valid, {counted(len(loaded.specs) * len(loaded.seeds), 'cell')}")
 
 
 @main.command(short_help="Show cells, states, cost and warnings; runs nothing.")
 @study_argument
 @json_option
+@cells_option
 @launch_options
 def plan(
     study: Path,
     seeds: int | Sequence[int] | None,
     as_json: bool,
+    every_cell: bool,
     tracking_uri: str | None,
     rerun: tuple[str, ...],
     **checked: Any,
 ) -> None:
-    """Show the cells in the order they would run, their states and cost, and what to know before. Runs nothing.
+    """Show what would run, its state and cost, and what to know before. Runs nothing.
+
+    With --cells every cell, in the order of the run.
 
     Takes the options of `sweep run` and checks them alike.
 
@@ -245,25 +249,41 @@ def plan(
 
     loaded = _study(study, seeds)
     check_tracking(_uri(tracking_uri))
-    _show(loaded, tracking_uri, as_json, with_cost=True, rerun=rerun)
+    _show(loaded, tracking_uri, as_json, with_cost=True, every_cell=every_cell, rerun=rerun)
 
 
 @main.command(short_help="Show how far a study is.")
 @study_argument
 @json_option
+@cells_option
+@click.option("--watch", is_flag=True, help="Look again every 2 s, until Ctrl-C.")
 @uri_option
-def status(study: Path, as_json: bool, tracking_uri: str | None) -> None:
-    """Show how far a study is: finished, running, failed and why, stale, to run.
+def status(study: Path, as_json: bool, every_cell: bool, watch: bool, tracking_uri: str | None) -> None:
+    """Show how far a study is: seeds finished of each variant and setting, what runs, what failed and why.
 
     \b
     Example:
       sweep status my-study.yaml
     """
-    _show(_study(study), tracking_uri, as_json, with_cost=False)
+    loaded = _study(study)
+    if watch and not as_json:
+        from sweep import status as where
+
+        where.watch(lambda: where.study_status(loaded, _uri(tracking_uri)), every_cell=every_cell)
+        return
+    _show(loaded, tracking_uri, as_json, with_cost=False, every_cell=every_cell)
 
 
-def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: bool, rerun: Sequence[str] = ()) -> None:
-    from sweep.status import counts, print_table, status_json, study_status
+def _show(
+    study: Study,
+    tracking_uri: str | None,
+    as_json: bool,
+    *,
+    with_cost: bool,
+    every_cell: bool,
+    rerun: Sequence[str] = (),
+) -> None:
+    from sweep.status import show, status_json, study_status
 
     found = study_status(study, _uri(tracking_uri))
     if rerun:
@@ -273,17 +293,7 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
     if as_json:
         click.echo(status_json(found))
         return
-    print_table(found.study, found.statuses)
-    click.echo(f"{study.name}: {counts(found.statuses)} (* baseline)")
-    if found.sequential is not None:
-        from sweep.run.sequential import state_lines
-
-        for line in state_lines(found.study, found.sequential):
-            click.echo(line)
-    for line in found.cost.lines():
-        click.echo(line)
-    if with_cost:
-        click.echo(str(found.cost))
+    show(found, every_cell=every_cell, cost=with_cost)
     _notice(found.warnings)
 
 
@@ -303,6 +313,7 @@ def run(
     Example:
       sweep run my-study.yaml --seeds 7 --max-concurrent 2
     """
+    doing(f"checking {study}")
     from sweep.on_ray.ray_backend import RayBackend
     from sweep.run.launch import RunOptions
     from sweep.run.run_study import run_study
@@ -400,6 +411,7 @@ def tune(study: Path, tracking_uri: str | None, address: str | None, **options: 
       sweep tune my-study.yaml
       sweep run my-study.tuned.yaml
     """
+    doing(f"checking {study}")
     from sweep.on_ray.ray_backend import RayBackend
     from sweep.tune.tune import tune as search
 

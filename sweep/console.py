@@ -20,6 +20,17 @@ def say(line: str) -> None:
     print(hide_credentials(line), file=sys.stderr, flush=True)
 
 
+def doing(what: str) -> None:
+    """What is being waited for, as `checking my-study.yaml ...`; on a terminal only, since a log needs no patience."""
+    if sys.stderr.isatty():
+        say(f"{what} ...")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 cell`, `2 cells`, `1,000 cells`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def one_line(error: BaseException, limit: int = 300) -> str:
     """The error's type and text in one line of at most `limit` characters, without passwords."""
     text = visible(hide_credentials(" ".join(str(error).split())))

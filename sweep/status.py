@@ -6,14 +6,19 @@ failing these, of its variant, of its setting, of all. The total is the sum of t
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, TextIO
 
 from analysis import schema
+from sweep.console import counted
 from sweep.files import lock_file
 from sweep.record.ledger import (
     CellStatus,
@@ -29,7 +34,7 @@ from sweep.record.tracking import Tracking
 from sweep.record.tracking_uri import database_file
 from sweep.run.preflight import planned_cells, unresolved_notices
 from sweep.run.progress import duration
-from sweep.run.sequential import SequentialState, state_now
+from sweep.run.sequential import SequentialState, state_lines, state_now
 from sweep.study import Study
 from sweep.study.cells import Cell
 from sweep.study.warnings import study_warnings
@@ -45,6 +50,8 @@ _COLOURS = {
     schema.STATE_FAILED: "red",
     schema.STATE_STALE: "yellow",
 }
+_ATTENTION = (schema.STATE_FAILED, schema.STATE_STALE)
+WATCH_S = 2.0
 _HEAD = ("#", "state", "variant", "seed", "setting", "key", "note")
 _ENDED = ("FINISHED", "FAILED", "KILLED")
 
@@ -61,6 +68,10 @@ class StudyStatus:
     """Spent and expected."""
     sequential: SequentialState | None = None
     """Of a sequential study: its e-values against their thresholds."""
+    running: Mapping[str, RecordedRun] = field(default_factory=dict)
+    """Cell key -> its run, of cells that run now."""
+    search: tuple[str, ...] = ()
+    """How far the search of each variant is, a line each; empty without a search."""
 
 
 def study_status(study: Study, tracking_uri: str) -> StudyStatus:
@@ -95,7 +106,35 @@ def study_status(study: Study, tracking_uri: str) -> StudyStatus:
         warnings=tuple(warnings),
         cost=study_cost(statuses, recorded, gpus=study.resources.gpus),
         sequential=sequential,
+        running=_running(statuses, recorded),
+        search=_search(study, tracking),
     )
+
+
+def _running(statuses: Sequence[CellStatus], recorded: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
+    by_id = {run.run_id: run for run in recorded}
+    running = [status for status in statuses if status.state == schema.STATE_RUNNING]
+    return {status.cell.key: by_id[status.run_id] for status in running if status.run_id in by_id}
+
+
+def _search(study: Study, tracking: Tracking) -> tuple[str, ...]:
+    """Trials that are over, by variant: all of their seeds are finished, or one has failed by itself."""
+    if study.search is None:
+        return ()
+    recorded = tracking.recorded_runs(study.name, schema.KIND_SEARCH)
+    budget, seeds = study.search.trials, {str(seed) for seed in study.search.seeds}
+    lines = []
+    for variant in study.variants:
+        own = [run for run in recorded if run.label[0] == variant]
+        finished: dict[str, set[str]] = {}
+        for run in own:
+            if run.status == "FINISHED":
+                finished.setdefault(run.label[2], set()).add(run.label[1])
+        failed = {run.label[2] for run in own if run.tags.get(schema.TAG_FAILURE_KIND) == schema.FAILURE_CELL}
+        over = failed | {trial for trial, done in finished.items() if done >= seeds}
+        line = f"search of {variant}: {min(len(over), budget)} of {counted(budget, 'trial')} over"
+        lines.append(line + (f", {len(failed)} failed" if failed else ""))
+    return tuple(lines)
 
 
 def _changes(statuses: Sequence[CellStatus]) -> list[str]:
@@ -155,7 +194,7 @@ class VariantCost:
         """`cost of chunked: spent 1.20 GPU-hours, about 0.40 GPU-hours more for 2 cells`."""
         line = f"cost of {self.variant}: spent {self._text(self.spent_s)}"
         if self.left:
-            cells = f"{self.left} {'cell' if self.left == 1 else 'cells'}"
+            cells = counted(self.left, "cell")
             if self.expected_s is None:
                 line += f", unknown for {cells} until one has finished"
             else:
@@ -196,13 +235,13 @@ class StudyCost:
         """`2 cells to run: about 40 min of cell time, 0.7 GPU-hours (from 8 finished cells)`."""
         if not self.left:
             return "nothing to run"
-        count = f"{self.left} {'cell' if self.left == 1 else 'cells'} to run"
+        count = f"{counted(self.left, 'cell')} to run"
         if self.expected_s is None:
             return f"{count}; their cost is unknown until one has finished"
         cost = f"about {duration(self.expected_s)} of cell time"
         if self.gpus:
             cost += f", {self.expected_s * self.gpus / 3600:.1f} GPU-hours"
-        return f"{count}: {cost} (from {self.basis} finished {'cell' if self.basis == 1 else 'cells'})"
+        return f"{count}: {cost} (from {counted(self.basis, 'finished cell')})"
 
 
 def study_cost(statuses: Sequence[CellStatus], recorded: Sequence[RecordedRun], *, gpus: float) -> StudyCost:
@@ -291,7 +330,111 @@ def counts(statuses: Sequence[CellStatus]) -> str:
     """`10 cells: 4 finished, 6 to run`."""
     number = {state: sum(status.state == state for status in statuses) for state in STATES}
     parts = [f"{n} {state.replace('_', ' ')}" for state, n in number.items() if n]
-    return f"{len(statuses)} cells: {', '.join(parts)}"
+    return f"{counted(len(statuses), 'cell')}: {', '.join(parts)}"
+
+
+def show(found: StudyStatus, out: TextIO | None = None, *, every_cell: bool = False, cost: bool = False) -> None:
+    """What a person wants to see: a matrix of seeds finished, what runs, what needs attention, and the cost.
+
+    Args:
+        found: The study's state.
+        out: Where; None: stdout.
+        every_cell: Show the table of every cell, too.
+        cost: Say what is to be run and what it will cost.
+    """
+    out = out or sys.stdout
+    for line in matrix(found.study, found.statuses):
+        print(line, file=out)
+    attention = [status for status in found.statuses if status.state in _ATTENTION or status.changed_fields]
+    if every_cell:
+        print(file=out)
+        print_table(found.study, found.statuses, out)
+    elif attention:
+        print("\nneed attention:", file=out)
+        print_table(found.study, attention, out)
+    lines = [*running_lines(found), f"{found.study.name}: {counts(found.statuses)} (* baseline)", *found.search]
+    if found.sequential is not None:
+        lines += state_lines(found.study, found.sequential)
+    lines += found.cost.lines()
+    if cost:
+        lines.append(str(found.cost))
+    for line in lines:
+        print(line, file=out)
+
+
+def matrix(study: Study, statuses: Sequence[CellStatus]) -> list[str]:
+    """A line a setting, a column a variant: seeds finished of wanted, such as `4/6, 1 failed`."""
+    by_place: dict[tuple[str, str], list[str]] = {}
+    for status in statuses:
+        by_place.setdefault((status.cell.setting, status.cell.variant), []).append(status.state)
+    variants = list(dict.fromkeys(variant for _, variant in by_place))
+    settings = list(dict.fromkeys(setting for setting, _ in by_place))
+    rows = [("setting", *(variant + (" *" if variant == study.baseline else "") for variant in variants))]
+    rows += [
+        (setting, *(_seeds_of(by_place.get((setting, variant), [])) for variant in variants)) for setting in settings
+    ]
+    widths = [max(_columns(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(text + " " * (width - _columns(text)) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _seeds_of(states: Sequence[str]) -> str:
+    if not states:
+        return "-"
+    parts = [f"{states.count(schema.STATE_FINISHED)}/{len(states)}"]
+    parts += [f"{n} {state}" for state in (schema.STATE_RUNNING, *_ATTENTION) if (n := states.count(state))]
+    return ", ".join(parts)
+
+
+def running_lines(found: StudyStatus, now: float | None = None) -> list[str]:
+    """What runs where and since when: `running b-s1-default on gpu-1 since 11:32:05 (12 min)`.
+
+    Args:
+        found: The study's state.
+        now: Seconds since 1970; None: the clock.
+    """
+    now = time.time() if now is None else now
+    lines = []
+    for status in found.statuses:
+        run = found.running.get(status.cell.key)
+        if run is None:
+            continue
+        began = run.start_ms / 1000
+        since = time.strftime("%H:%M:%S" if now - began < 12 * 3600 else "%Y-%m-%d %H:%M", time.localtime(began))
+        # A cell records its machine only when it is over; its driver's is known from the start.
+        driver = run.tags.get(schema.TAG_OWNER, "").split(":")[0]
+        by = f", by the driver on {driver}" if driver else ""
+        lines.append(f"running {status.cell.run_name} since {since} ({duration(max(0.0, now - began))}){by}")
+    return lines
+
+
+def watch(look: Callable[[], StudyStatus], *, every_cell: bool = False, out: TextIO | None = None) -> None:
+    """Show the state every two seconds, one screen at most, until it is interrupted."""
+    out = out or sys.stdout
+    try:
+        while True:
+            text = io.StringIO()
+            show(look(), text, every_cell=every_cell, cost=True)
+            columns, height = shutil.get_terminal_size()
+            lines = [line[:columns] for line in text.getvalue().splitlines()]
+            if len(lines) > height - 2:
+                lines = [*lines[: height - 3], f"and {len(lines) - height + 3} more lines"]
+            if out.isatty():
+                print("\x1b[H\x1b[2J", end="", file=out)
+            print(
+                "\n".join([*lines, f"{time.strftime('%H:%M:%S')}, every {WATCH_S:.0f} s; Ctrl-C ends"]),
+                file=out,
+                flush=True,
+            )
+            time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        print(file=out)
 
 
 def print_table(study: Study, statuses: Sequence[CellStatus], out: TextIO | None = None) -> None:

@@ -163,9 +163,10 @@ def _advice(d: Draft, primaries: Sequence[Evidence], lead: int, place: str) -> S
     ]
     if len(blocked) == len(primaries):
         needed, now, name = min(blocked)
+        fewest = ", the primary that needs fewest" if len(primaries) > 1 else ""
         text = (
             f"More seeds cannot separate {d.treatment} from {d.baseline} on new sentences: about {needed:,} test "
-            f"examples would be needed for 80% power on {name}{place} (now {now:,})."
+            f"examples in all would be needed for 80% power on {name}{place}{fewest} (now {now:,})."
         )
     elif e.criteria.sequential:
         text = (

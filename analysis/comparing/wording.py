@@ -123,7 +123,8 @@ def verdict_sentence(e: Evidence, *, treatment: str, baseline: str, place: str) 
             limit = f"all {e.n_pairs} seeds gave the same scores, which is the evidence of one"
         elif e.examples_needed is not None:
             limit = (
-                f"only more test examples, about {e.examples_needed:,} (80% power), can show more; further seeds cannot"
+                f"only more test examples, about {e.examples_needed:,} in all (80% power), can show more; further "
+                "seeds cannot"
             )
         elif crossed:
             limit = f"the {over} includes 0"
@@ -171,7 +172,7 @@ def _power_too_low(e: Evidence) -> str:
     if e.examples_at_margin is not None:
         return (
             f"the power to see a difference of {e.criteria.margin or 0.0:g}{shown} is under 0.8, and no number of "
-            f"seeds lifts it: about {e.examples_at_margin:,} test examples are needed (80% power)"
+            f"seeds lifts it: about {e.examples_at_margin:,} test examples in all are needed (80% power)"
         )
     seeds = e.seeds_at_margin
     needed = f"about {seeds} seeds are needed" if seeds else "more seeds are needed"

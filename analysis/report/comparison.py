@@ -227,8 +227,8 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
             Column(heading="examples for 80%"),
         ),
         rows=tuple(cells),
-        caption="Variances of the mean difference (seed x example: per seed, inside the first). `left by infinite"
-        " seeds`: half width of the 95% interval that more seeds cannot shrink; `examples for 80%`: about how many"
+        caption="Variances of the mean difference (seed x example: per seed, inside the first). 'left by infinite"
+        " seeds': half width of the 95% interval that more seeds cannot shrink; 'examples for 80%': about how many"
         " test pairs show a true difference as large as the observed one with 80% power (for all primaries jointly).",
     )
 

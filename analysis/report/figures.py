@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_PER_KIND = 6
 """At most so many figures of one kind; a larger study is read from its settings matrix."""
+LONGEST_LABEL = 60
+"""Characters of a label in the name of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +48,23 @@ def _by_metric(comparison: Comparison) -> Iterator[tuple[str, list[EndpointFindi
         yield metric, list(group)
 
 
-def _name(kind: str, number: int, of: int) -> str:
-    return kind if of == 1 else f"{kind}-{number + 1}"
+def _name(kind: str, number: int, of: int, *labels: str) -> str:
+    """`forest`, or `score-by-dim-2-lr=2e-05` where there are several: the number keeps names apart and in order."""
+    if of == 1:
+        return kind
+    told = "-".join(_file_safe(label) for label in labels)
+    return f"{kind}-{number + 1}" + (f"-{told}" if told else "")
+
+
+def _file_safe(label: str) -> str:
+    return re.sub(r"[^\w.=+-]+", "_", label)[:LONGEST_LABEL].strip("._-")
+
+
+def _labels(comparison: Comparison, findings: StudyFindings) -> list[str]:
+    """Treatment and setting, where there are several."""
+    treatments = {one.treatment for one in findings.comparisons}
+    labels = [comparison.treatment] if len(treatments) > 1 else []
+    return [*labels, comparison.setting] if len(findings.settings) > 1 else labels
 
 
 def _scores(findings: StudyFindings) -> Iterator[DrawnFigure]:
@@ -66,7 +84,7 @@ def _scores(findings: StudyFindings) -> Iterator[DrawnFigure]:
             ax.set_visible(False)
         where = f" ({setting})" if len(findings.settings) > 1 else ""
         caption = f"Score against embedding size{where}: points are seeds, lines their mean, bands one sd."
-        slot = FigureSlot(name=_name("score-by-dim", number, len(settings)), caption=caption)
+        slot = FigureSlot(name=_name("score-by-dim", number, len(settings), setting), caption=caption)
         yield DrawnFigure(slot=slot, figure=figure)
 
 
@@ -118,7 +136,9 @@ def _differences(findings: StudyFindings) -> Iterator[DrawnFigure]:
             f"Paired differences, {comparison.treatment} minus {comparison.baseline}{where}: one point per seed,"
             " the mean with its 95% interval."
         )
-        slot = FigureSlot(name=_name("paired-differences", number, len(chosen)), caption=caption)
+        slot = FigureSlot(
+            name=_name("paired-differences", number, len(chosen), *_labels(comparison, findings)), caption=caption
+        )
         yield DrawnFigure(slot=slot, figure=figure)
 
 
@@ -136,7 +156,9 @@ def _forests(findings: StudyFindings) -> Iterator[DrawnFigure]:
             f"{endpoint.endpoint} over the settings, {across.treatment} minus {across.baseline}: mean difference with"
             " 95% interval (wins/losses/ties over seeds)."
         )
-        slot = FigureSlot(name=_name("forest", number, len(chosen)), caption=caption)
+        slot = FigureSlot(
+            name=_name("forest", number, len(chosen), across.treatment, endpoint.endpoint), caption=caption
+        )
         yield DrawnFigure(slot=slot, figure=figure)
 
 
@@ -153,5 +175,7 @@ def _components(findings: StudyFindings) -> Iterator[DrawnFigure]:
             f"Where the uncertainty comes from, {comparison.treatment} against {comparison.baseline}{where}: variance"
             " of the mean difference by source."
         )
-        slot = FigureSlot(name=_name("variance-components", number, len(chosen)), caption=caption)
+        slot = FigureSlot(
+            name=_name("variance-components", number, len(chosen), *_labels(comparison, findings)), caption=caption
+        )
         yield DrawnFigure(slot=slot, figure=figure)

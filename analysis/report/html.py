@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from html import escape
 
 from analysis.report.document import Block, Bullets, Document, FigureSlot, Paragraph, Section, Table
 from analysis.report.text import printable
 
+_CODE = re.compile(r"`([^`\n]+)`")
 STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -37,13 +39,18 @@ def to_html(document: Document, images: Mapping[str, bytes] | None = None) -> st
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(document.study)}: report</title><style>{STYLE}</style></head>\n<body>\n"
+        f"<title>{_plain(document.study)}: report</title><style>{STYLE}</style></head>\n<body>\n"
         + "\n".join(body)
         + "\n</body></html>\n"
     )
 
 
 def _text(text: str) -> str:
+    """Escaped; what stands between backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", _plain(text))
+
+
+def _plain(text: str) -> str:
     return escape(printable(text))
 
 
@@ -71,8 +78,10 @@ def _figure(slot: FigureSlot, png: bytes | None) -> str:
     if png is None:
         return ""
     source = "data:image/png;base64," + base64.b64encode(png).decode()
-    caption = _text(slot.caption)
-    return f'<figure><img src="{source}" alt="{caption}"><figcaption class="note">{caption}</figcaption></figure>'
+    alt = _plain(slot.caption)
+    return (
+        f'<figure><img src="{source}" alt="{alt}"><figcaption class="note">{_text(slot.caption)}</figcaption></figure>'
+    )
 
 
 def _table(block: Table) -> str:

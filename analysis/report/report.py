@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from analysis import schema
 from analysis.comparing.angle_roles import AngleRoles, angle_roles
-from analysis.comparing.findings import Notice, StudyFindings
+from analysis.comparing.findings import AcrossSettings, Comparison, EndpointFinding, Notice, StudyFindings
 from analysis.errors import PlanError, ResultsError
 from analysis.plan import AnalysisPlan
 from analysis.report.document import Document
@@ -138,6 +140,28 @@ class Report:
             "pairs": max((found.n_pairs for found in primaries), default=0),
             "could_reach_alpha": any(floor <= self.findings.plan.alpha for floor in floors),
         }
+
+    def headline_numbers(self) -> tuple[dict[str, float], dict[str, str]]:
+        """What the report concludes, for a list of runs: numbers by metric name, and verdicts by treatment.
+
+        Of primary endpoints only, over all settings where there are several. A sequential study has no p-value.
+        """
+        found: Sequence[AcrossSettings | Comparison] = self.findings.across_settings or self.findings.comparisons
+        numbers: dict[str, float | None] = {}
+        for one in found:
+            for endpoint in one.endpoints:
+                if not endpoint.primary:
+                    continue
+                name = f"{one.treatment}/{endpoint.endpoint}"
+                numbers[schema.METRIC_DIFFERENCE_PREFIX + name] = endpoint.mean_difference
+                if endpoint.e_threshold is None:
+                    numbers[schema.METRIC_P_PREFIX + name] = endpoint.adjusted_p
+                if isinstance(endpoint, EndpointFinding):
+                    numbers[schema.METRIC_MEAN_PREFIX + name] = endpoint.mean_treatment
+                    base = f"{one.baseline}/{endpoint.endpoint}"
+                    numbers[schema.METRIC_MEAN_PREFIX + base] = endpoint.mean_baseline
+        known = {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
+        return known, {one.treatment: one.verdict for one in found}
 
 
 def draw_figures(findings: StudyFindings) -> tuple[Any, ...]:
@@ -303,6 +327,7 @@ def note(report: Report, *, attach: bool) -> None:
                 report.write(Path(folder))
                 report.origin.attach(Path(folder))
             report.origin.describe(report.findings.headline)
+            report.origin.record_findings(*report.headline_numbers())
     except ResultsError:
         raise
     except Exception as error:  # whatever MLflow or its store raises: the report stands

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,12 @@ class ClientStore:
         """Set one tag."""
         with self._client() as client:
             client.set_tag(run_id, key, value)
+
+    def log_metrics(self, run_id: str, metrics: Mapping[str, float]) -> None:
+        """Record numbers on a run."""
+        with self._client() as client:
+            for name, value in metrics.items():
+                client.log_metric(run_id, name, value)
 
     def log_files(self, run_id: str, folder: Path, artifact_dir: str) -> None:
         """Attach all files of a folder to a run."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -278,6 +278,24 @@ class MlflowStudy:
         else:
             paragraphs.append(told)
         ClientStore(self.uri).set_tag(run.run_id, schema.TAG_DESCRIPTION, "\n\n".join(paragraphs))
+
+    def record_findings(self, metrics: Mapping[str, float], verdicts: Mapping[str, str]) -> None:
+        """Put a report's numbers and verdicts on the study run, where the UI lists runs.
+
+        Args:
+            metrics: Name -> value.
+            verdicts: Treatment -> verdict.
+
+        Raises:
+            ResultsError: there is no study run, or the store cannot be written.
+        """
+        from analysis.results.mlflow import ClientStore
+
+        store, run_id = ClientStore(self.uri), self._noted_run().run_id
+        store.log_metrics(run_id, {name: value for name, value in metrics.items() if not schema.name_problem(name)})
+        for treatment, verdict in verdicts.items():
+            if not schema.name_problem(schema.TAG_VERDICT_PREFIX + treatment):
+                store.set_tag(run_id, schema.TAG_VERDICT_PREFIX + treatment, verdict)
 
     def _noted_run(self) -> StoredRun:
         if not self.study_runs:

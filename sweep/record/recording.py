@@ -138,8 +138,12 @@ def attempt_tags(study: str, cell: Cell, *, attempt: int, owner: str, launch: st
 
 
 def cell_params(cell: Cell) -> dict[str, str]:
-    """The flat resolved spec as MLflow params (text)."""
-    return {name: _param(value) for name, value in cell.spec.flat().items()}
+    """The flat resolved spec as MLflow params (text), with `variant`, `seed` and `setting`.
+
+    Params cannot be changed: they keep the names that the cell had when it ran, the tags follow a renaming.
+    """
+    spec = {name: _param(value) for name, value in cell.spec.flat().items()}
+    return {**spec, "variant": cell.variant, "seed": str(cell.seed), "setting": cell.setting}
 
 
 def _param(value: Any) -> str:

@@ -20,6 +20,7 @@ from analysis.revisions import current_numbers
 from analysis.showing import hide_credentials, visible
 from sweep.errors import RefusedRecord
 from sweep.record.ledger import RecordedRun, runs_to_rename
+from sweep.record.mlflow_ui import experiment_tags
 from sweep.record.spool import Spool, Spooled
 from sweep.record.study_lock import Beat
 from sweep.record.tracking import CellRun, StudyRun, Tracking
@@ -202,6 +203,8 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
     A later version of the study file is kept beside the first one; a changed seed list is appended to the history.
     """
     experiment_id = tracking.open_experiment(study.name)
+    tags = experiment_tags(study, experiment_id, tracking.experiment_tags(experiment_id))
+    tracking.set_experiment_tags(experiment_id, tags)
     run = tracking.study_run(study.name)
     if run is None:
         tags = {schema.TAG_STUDY_FILE: study.path.name, **_plan_tag(declared_plan(study))}

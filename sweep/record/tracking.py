@@ -302,6 +302,19 @@ class Tracking:
                 raise
             return there
 
+    def experiment_tags(self, experiment_id: str) -> dict[str, str]:
+        """Tags of an experiment."""
+        return dict(self._call(lambda client, _: client.get_experiment(experiment_id)).tags)
+
+    def set_experiment_tags(self, experiment_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags of an experiment, over what they were."""
+
+        def write(client: Any, _: int) -> None:
+            for name, value in tags.items():
+                client.set_experiment_tag(experiment_id, name, value)
+
+        self._call(write)
+
     def create_study_run(self, experiment_id: str, study: str, tags: Mapping[str, str]) -> StudyRun:
         """A new parent run for a study."""
         own = {schema.TAG_STUDY: study, schema.TAG_SCHEMA: schema.SCHEMA_VERSION, schema.TAG_KIND: schema.KIND_STUDY}

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from analysis.showing import hide_credentials
 from sweep.errors import TrackingError
 from sweep.files import file_name
+from sweep.record.mlflow_ui import runs_page
 
 ENV_URI: Final = "MLFLOW_TRACKING_URI"
 DATABASE_FILE: Final = "mlflow.db"
@@ -50,8 +51,8 @@ def absolute_uri(uri: str) -> str:
 
 
 def where_to_look(uri: str, experiment_id: str) -> str:
-    """How to see an experiment in the MLflow UI: its address, or the command that serves it."""
-    page = f"/#/experiments/{experiment_id}/runs"
+    """How to see an experiment's charts by variant in the MLflow UI: their address, or the command that serves it."""
+    page = runs_page(experiment_id)
     file, uri = database_file(uri), shown_uri(uri)
     if file is None:
         return uri + page if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"

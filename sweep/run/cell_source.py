@@ -24,6 +24,9 @@ class CellSource(Protocol):
             SweepError: what is needed next cannot be told.
         """
 
+    def to_come(self) -> tuple[int, int] | None:
+        """Cells in all, recorded ones too, and those of them that are not given yet; None: not known."""
+
 
 class FixedCells:
     """Cells that are all known beforehand."""
@@ -36,6 +39,9 @@ class FixedCells:
         """All of them, once."""
         cells, self._cells = self._cells, ()
         return cells
+
+    def to_come(self) -> None:
+        """What is given is all."""
 
 
 class KeepsError:
@@ -65,3 +71,7 @@ class KeepsError:
             self.error, cells = error, ()
         self._over = not cells
         return cells
+
+    def to_come(self) -> tuple[int, int] | None:
+        """The other source's."""
+        return self._source.to_come()

@@ -11,7 +11,7 @@ from typing import Final
 
 from analysis import schema
 from analysis.revisions import current_numbers
-from sweep.console import EXIT_INTERRUPTED, Interrupts, say
+from sweep.console import EXIT_INTERRUPTED, Interrupts, counted, doing, say
 from sweep.errors import ChangedStudyError, ClaimedError, SweepError, TrackingError, TrackingUnavailable
 from sweep.files import scratch_folder, spool_folder
 from sweep.record.ledger import (
@@ -116,6 +116,8 @@ class Launch:
         self._scratch = scratch_folder(self.study.name, uri)
         self._runs: list[RecordedRun] = []
         self._count = Count(total=0, before=0)
+        self._all_known = False
+        """Whether the count knows the cells that are still to be asked for."""
         self._began = time.monotonic()
         self._unusable: tuple[str, ...] = ()
         """Spool files that could not be used."""
@@ -130,6 +132,7 @@ class Launch:
             SweepError: nothing could be started.
         """
         preflight.check_resolved(self.study, self._cells)
+        doing("asking the tracking store what is recorded")
         self._check_other_drivers()
         if mended := mend_if_moved(self._tracking, self.study.name):
             say(f"note: {mended}")
@@ -140,6 +143,7 @@ class Launch:
         replaces = self._replaces(statuses)
         todo = self._todo(statuses, replaces)
         if todo:
+            doing("checking data, model and losses")
             for line in [*preflight.check_study(self.study), *changed_versions(self._runs)]:
                 say(f"warning: {line}")
         if not todo and not self._left_open() and self._is_as_recorded():
@@ -220,7 +224,7 @@ class Launch:
             scratch=self._scratch,
             owner=self._owner.owner,
         )
-        say(f"{len(todo)} cells to train; starting {self._backend.name}")
+        say(f"{counted(len(todo), 'cell')} to train; starting {self._backend.name}")
         try:
             with self._backend.session(request) as session:
                 self._interrupts.install()  # the backend may have taken SIGTERM for itself
@@ -299,7 +303,9 @@ class Launch:
         if not heartbeat.still_mine():
             raise ClaimedError(f"study {self.study.name!r} was taken by another machine at the same moment")
         resources = self.study.resources
-        self._count = Count(total=len(self._cells), before=len(self._cells) - len(todo))
+        total, further = self._source.to_come() or (len(self._cells), 0)
+        self._all_known = self._source.to_come() is not None
+        self._count = Count(total=total, before=max(0, total - further - len(todo)))
         tally = tally_of(self.study, self._kind, self._cells, self._runs)
         progress = Progress(self._count, tally, gpus=resources.gpus, began=self._began)
         place = Place(
@@ -349,8 +355,13 @@ class Launch:
         """What its source needs next, counted as cells of this launch (see `CellSource`)."""
         cells = self._numbered(self._source.next_cells())
         self._cells += cells
-        self._count.total += len(cells)
+        if not self._all_known:
+            self._count.total += len(cells)
         return cells
+
+    def to_come(self) -> tuple[int, int] | None:
+        """As its source."""
+        return self._source.to_come()
 
     def _statuses_now(self) -> list[CellStatus]:
         self._runs = self._tracking.recorded_runs(self.study.name, self._kind)
@@ -372,7 +383,7 @@ class Launch:
             say(f"failed: {status.cell.run_name}: {status.reason}")
         for line in self._unusable:
             say(f"kept, but not usable: {line}")
-        say(f"{finished} of {len(statuses)} cells finished" + (f", {len(failed)} failed" if failed else ""))
+        say(f"{finished} of {counted(len(statuses), 'cell')} finished" + (f", {len(failed)} failed" if failed else ""))
         if code == EXIT_INTERRUPTED:
             say("stopped; the same command continues where it stood")
             return code

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from analysis import schema
 from analysis.showing import hide_credentials
+from sweep.console import counted
 from sweep.run.worker import WorkerStatus
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
 
     from sweep.record.ledger import RecordedRun
     from sweep.study import Study
@@ -23,8 +25,10 @@ STALLED_S: Final = 120.0
 """Of a cell that has told nothing new for so long, that is shown."""
 QUIET_S: Final = 30.0
 """Without a terminal: longest silence before a line says what is going on."""
-WIDE: Final = 100
-"""Columns of a terminal that shows a long bar and two running cells."""
+LONGEST_BAR: Final = 30
+SHORTEST_BAR: Final = 8
+MOST_RUNNING: Final = 4
+"""Running cells that the line names at most."""
 MOST_LINES: Final = 6
 """On a terminal: of who is ahead, while the bar stands."""
 MARK: Final = "so far, not a verdict:"
@@ -91,18 +95,17 @@ class Progress:
         """
         self.count, self._tally, self._gpus = count, tally, gpus
         self.slots = 1
+        """Cells that run at once."""
         self._told: dict[str, tuple[WorkerStatus | None, float]] = {}
         """Of each running cell its latest status, and since when it is the same."""
-        """Cells that run at once."""
-        self._note = "starting"
+        self._begun = False
+        """Whether anything has run yet."""
         self._said: list[str] = []
         self._waits: dict[str, str] = {}
         self._spoke = time.monotonic()
         self._began = self._spoke if began is None else began
         self._live = sys.stderr.isatty()
-        self._narrow = False
-        self._bar: Any = None
-        self._task: TaskID | None = None
+        self._shown_live: Any = None
 
     def start(self) -> None:
         """Begin to show."""
@@ -110,28 +113,60 @@ class Progress:
         if not self._live:
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as Bar
+        from rich.live import Live
 
-        console = Console(stderr=True)
-        self._narrow = console.width < WIDE
-        self._bar = Bar(
-            TextColumn("cells"),
-            BarColumn(bar_width=10 if self._narrow else 30),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            console=console,
-            transient=True,
+        self._shown_live = Live(self, console=Console(stderr=True), transient=True, refresh_per_second=4)
+        self._shown_live.start()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What stands on the terminal while cells run: one line, and who is ahead."""
+        from rich.text import Text
+
+        yield self._line(options.max_width, plain=options.ascii_only)
+        for line in self._tally.lines()[:MOST_LINES]:
+            yield Text(line, no_wrap=True, overflow="ellipsis")
+
+    def _line(self, width: int, *, plain: bool = False) -> Text:
+        """Count, bar, time left and what runs, in that order; what does not fit is dropped from the end."""
+        from rich.cells import cell_len
+        from rich.text import Text
+
+        left = None if self._waits else eta_s(self.count, self.slots)
+        most = min(MOST_RUNNING, max(1, len(self._told)))
+        what = [self._shown(most=n) for n in range(most, 0, -1)] if self._begun else ["starting"]
+        if self._told:
+            name = self._shown(most=1, brief=True)
+            what += [name, *(f"{name[:n]}..." for n in (60, 40, 24) if len(name) > n + 3)]
+        count = f"{self.count.done}/{counted(self.count.total, 'cell')}"
+        bar = " " * (LONGEST_BAR if width >= 160 else 16 if width >= 100 else SHORTEST_BAR)
+        parts = fitted(
+            [
+                [count, f"{self.count.done}/{self.count.total}"],
+                [bar],
+                [f"about {duration(left)} left"] if left else [],
+                what,
+                [self._gpu_hours().removeprefix(", ")] if self._gpus else [],
+            ],
+            width,
+            length=cell_len,
         )
-        self._task = self._bar.add_task("cells", total=self.count.total, completed=self.count.done, note=self._note)
-        self._bar.start()
+        line = Text(no_wrap=True, overflow="crop")
+        for number, part in enumerate(parts):
+            line.append("  " if number else "")
+            if part and not part.strip():
+                full = round(len(part) * self.count.done / max(1, self.count.total))
+                line.append(("#" if plain else "\u2501") * full, style="green")
+                line.append(("-" if plain else "\u2501") * (len(part) - full), style="bright_black")
+            else:
+                line.append(part)
+        return line
 
     def say(self, line: str) -> None:
         """One line that stays."""
         line = hide_credentials(line)
         self._spoke = time.monotonic()
-        if self._bar is not None:
-            self._bar.console.print(line, markup=False, highlight=False)
+        if self._shown_live is not None:
+            self._shown_live.console.print(line, markup=False, highlight=False)
         else:
             print(line, file=sys.stderr, flush=True)
 
@@ -142,13 +177,11 @@ class Progress:
         self._tally.add(cell, scores)
         shown = next((f"  {name} {score:.4f}" for name, score in scores.items()), "")
         self.say(f"{self._head()} finished {cell.run_name}{shown}  in {duration(seconds)}{self._left()}")
-        self._draw()
 
     def failed(self, name: str, reason: str) -> None:
         """A cell has failed for good."""
         self.count.failed += 1
         self.say(f"{self._head()} FAILED {name}: {reason}")
-        self._draw()
 
     def retry(self, name: str, reason: str, pause_s: float) -> None:
         """An attempt was lost and will be repeated."""
@@ -166,19 +199,16 @@ class Progress:
             name: seen if (seen := self._told.get(name)) and seen[0] == status else (status, time.monotonic())
             for name, status in statuses.items()
         }
-        if self._bar is None:
-            if time.monotonic() - self._spoke > QUIET_S:
-                self.say(f"{self._head()} running {self._shown(most=4)}{self._left()}")
-                self._say_who_is_ahead()
-            return
-        self._note = f"{self._shown(most=1 if self._narrow else 2)}{self._left()}"
-        self._draw()
+        self._begun = self._begun or bool(statuses)
+        if self._shown_live is None and time.monotonic() - self._spoke > QUIET_S:
+            self.say(f"{self._head()} running {self._shown(most=4)}{self._left()}")
+            self._say_who_is_ahead()
 
     def stop(self) -> None:
         """Stop drawing; what was trained and who is ahead stays on the screen."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        if self._shown_live is not None:
+            self._shown_live.stop()
+            self._shown_live = None
         if self.count.finished:
             self.say(f"{self.count.finished} trained in {duration(time.monotonic() - self._began)}{self._gpu_hours()}")
             self._say_who_is_ahead()
@@ -191,8 +221,8 @@ class Progress:
             for line in lines:
                 self.say(line)
 
-    def _shown(self, *, most: int) -> str:
-        """The running cells, those that are stalled first."""
+    def _shown(self, *, most: int, brief: bool = False) -> str:
+        """The running cells, those that are stalled first; in brief by name alone."""
         now = time.monotonic()
         cells = sorted(
             ((name, status, now - since if now - since > STALLED_S else 0.0)
@@ -200,13 +230,8 @@ class Progress:
             key=lambda cell: -cell[2],
         )  # fmt: skip
         more = len(cells) - most
-        shown = ", ".join(_one(*cell) for cell in cells[:most])
+        shown = ", ".join(cell[0] if brief else _one(*cell) for cell in cells[:most])
         return (shown or "nothing") + (f" and {more} more" if more > 0 else "")
-
-    def _draw(self) -> None:
-        if self._bar is not None and self._task is not None:
-            note = "\n".join([self._note + self._gpu_hours(), *self._tally.lines()[:MOST_LINES]])
-            self._bar.update(self._task, completed=self.count.done, total=self.count.total, note=note)
 
     def _gpu_hours(self) -> str:
         return f", {self.count.seconds * self._gpus / 3600:.2g} GPU-hours" if self._gpus else ""
@@ -218,6 +243,35 @@ class Progress:
     def _left(self) -> str:
         left = None if self._waits else eta_s(self.count, self.slots)
         return f", about {duration(left)} left" if left else ""
+
+
+def fitted(
+    parts: Sequence[Sequence[str]], width: int, *, between: int = 2, length: Callable[[str], int] = len
+) -> list[str]:
+    """What fits on a line, most important first: of each part its first form that does, and nothing after one that
+    has none.
+
+    Args:
+        parts: Forms of each part, longest first; a part without forms has nothing to say.
+        width: Columns.
+        between: Columns between two parts.
+        length: Columns of a text.
+
+    Example:
+        fitted([["1/4 cells", "1/4"], ["about 3 min left"]], 12)  ->  ["1/4 cells"]
+    """
+    out: list[str] = []
+    used = 0
+    for forms in parts:
+        if not forms:
+            continue
+        room = width - used - (between if out else 0)
+        form = next((form for form in forms if length(form) <= room), None)
+        if form is None:
+            break
+        used = width - room + length(form)
+        out.append(form)
+    return out
 
 
 def _one(name: str, status: WorkerStatus | None, stalled_s: float) -> str:

@@ -71,6 +71,9 @@ class SequentialStudy:
         added = self._add_seeds()
         return list(self._cells) if first else [cell for cell in self._cells if cell.seed in added]
 
+    def to_come(self) -> None:
+        """Nobody knows when it is decided."""
+
     def _add_seeds(self) -> set[int]:
         decision, seeds = self.state.decision, self.study.seeds
         count = seeds_to_add(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.schema import ANGLE_LAYOUTS
+from analysis.statistics.closed_forms import seeds_for_sign_test
 from sweep.errors import SweepError
 from sweep.study import load_study
 from sweep.study.fields import suggestion
@@ -20,6 +21,8 @@ PRESETS: dict[str, str] = {
     "cosent": "{loss: cosent}",
     "cosine": "{loss: cosine}",
 }
+ALPHA = 0.05
+"""As the file that is written declares it."""
 DEFAULT_VARIANTS = ("chunked", "interleaved")
 
 _TEMPLATE = """\
@@ -41,7 +44,7 @@ variants:
 {variants}
 baseline: {baseline}
 
-# The unit of evidence. Six agreeing seeds are the fewest that an exact two-sided test can call at alpha = .05.
+# The unit of evidence. Fewest that an exact two-sided test can call at alpha = .05{over}: {least}, if all agree.
 seeds: {seeds}
 
 # Fields of SentenceTransformerTrainingArguments, with the library's defaults.
@@ -76,7 +79,8 @@ class Wanted:
     label_range: str | None
     variants: Sequence[str]
     dims: str | None
-    seeds: int
+    seeds: int | None
+    """None: the fewest that can decide."""
     cpus: int
     gpus: float
 
@@ -101,6 +105,8 @@ def write_study_file(file: Path | None, wanted: Wanted) -> Path:
     own = {"train": wanted.train, "validation": wanted.validation, "test": wanted.test}
     files = {split: path for split, path in own.items() if path}
     chosen = _variants(wanted.variants)
+    comparisons = len(chosen) - 1
+    least = seeds_for_sign_test(ALPHA, max(1, comparisons))
     text = _TEMPLATE.format(
         file=file,
         name=_text(wanted.name or file.stem),
@@ -110,7 +116,9 @@ def write_study_file(file: Path | None, wanted: Wanted) -> Path:
         largest=max(sizes, default=0),
         variants="\n".join(f"  {_text(label)}: {overrides}" for label, overrides in chosen.items()),
         baseline=_text(next(iter(chosen))),
-        seeds=wanted.seeds,
+        least=least,
+        over=f", with Holm over {comparisons} comparisons" if comparisons > 1 else "",
+        seeds=least if wanted.seeds is None else wanted.seeds,
         # The toy encoder is small and young: at a rate for large ones it would learn next to nothing.
         learning_rate="1e-3" if model in TOY_MODELS else "2e-5",
         cpus=wanted.cpus,

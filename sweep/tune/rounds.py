@@ -67,6 +67,12 @@ class SearchRounds:
             return new
         return []
 
+    def to_come(self) -> tuple[int, int]:
+        """Trainings of the whole budget, and those of trials that have not begun."""
+        seeds, budget = len(self._search.seeds), self._search.trials
+        begun = sum(min(budget, len(state.trials())) for state in self._states.values())
+        return budget * seeds * len(self._states), (budget * len(self._states) - begun) * seeds
+
     def trials(self) -> dict[str, list[Tried]]:
         """Variant -> its trials by number, at most the budget."""
         return {variant: state.trials()[: self._search.trials] for variant, state in self._states.items()}

@@ -160,7 +160,7 @@ def test_plan_refuses_what_run_refuses(given: list[str], tmp_path: Path) -> None
 
 
 def test_plan_takes_every_option_of_run(tmp_path: Path) -> None:
-    own = {option.name for option in main.commands["plan"].params} - {"as_json"}
+    own = {option.name for option in main.commands["plan"].params} - {"as_json", "every_cell"}
     assert own == {option.name for option in main.commands["run"].params} - {"address"}
     given = [
         "--seeds",

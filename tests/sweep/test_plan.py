@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from analysis import schema
 from sweep.cli import main
 from sweep.record.ledger import CellStatus, RecordedRun
 from sweep.run.preflight import planned_cells
-from sweep.status import print_table
+from sweep.status import StudyCost, StudyStatus, print_table, running_lines
 from sweep.study import Study, load_study
 from sweep.study.cells import Cell
 from tests.sweep.studies import ARTICLE, noop, toy, write
@@ -101,9 +103,78 @@ def test_it_works_without_model_or_data_and_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "mlflow.db").exists()
 
 
+def test_a_matrix_comes_first(tmp_path: Path) -> None:
+    lines = sweep("plan", write(tmp_path, noop(seeds=2))).stdout.splitlines()
+    assert [line.split() for line in lines[:2]] == [["setting", "a", "*", "b"], ["default", "0/2", "0/2"]]
+    assert lines[2] == "noop-study: 4 cells: 4 to run (* baseline)"
+
+
+def test_the_matrix_counts_seeds_and_names_what_needs_attention(tmp_path: Path, store: list[RecordedRun]) -> None:
+    path = write(tmp_path, noop(seeds=3))
+    cells = planned_cells(load_study(path))
+    failed = {schema.TAG_FAILURE: "loss became NaN", schema.TAG_FAILURE_KIND: "cell"}
+    store += [recorded(cells[0]), recorded(cells[2]), recorded(cells[1], status="FAILED", **failed)]
+    text = sweep("status", path).stdout
+    lines = text.splitlines()
+    assert lines[1].split() == ["default", "2/3", "0/3,", "1", "failed"]
+    assert lines[3] == "need attention:"
+    assert lines[5].split()[:4] == ["1", "failed", "b", "0"]
+    assert lines[5].endswith("loss became NaN")
+    assert text.count("to run") == 1
+    assert len(sweep("status", path, "--cells").stdout.splitlines()) > len(lines)
+
+
+def test_what_runs_where_and_since_when(tmp_path: Path) -> None:
+    study = loaded(tmp_path, noop(seeds=1))
+    cell = planned_cells(study)[1]
+    run = recorded(cell, status="RUNNING", **{schema.TAG_OWNER: "gpu-1:4711:abc"})
+    found = StudyStatus(
+        study=study,
+        statuses=(CellStatus(cell=cell, state="running", run_id=run.run_id),),
+        warnings=(),
+        cost=StudyCost(variants=(), basis=0, gpus=0),
+        running={cell.key: run},
+    )
+    (line,) = running_lines(found, now=720)
+    assert re.fullmatch(r"running b-s0-default since \d\d:\d\d:\d\d \(12 min\), by the driver on gpu-1", line)
+
+
+def test_watch_looks_again_until_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: list[RecordedRun]
+) -> None:
+    path = write(tmp_path, noop(seeds=2))
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        store.append(recorded(planned_cells(load_study(path))[0]))
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sweep.status.time.sleep", sleep)
+    done = sweep("status", path, "--watch")
+    assert done.exit_code == 0
+    assert looks == [2.0, 2.0]
+    assert ["default", "0/2", "0/2"] in [line.split() for line in done.stdout.splitlines()]
+    assert ["default", "1/2", "0/2"] in [line.split() for line in done.stdout.splitlines()]
+
+
+def test_a_search_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = {"batch_size": [2, 4, 8]}
+    search = {"space": space, "trials": 3, "startup": 1, "seeds": [100], "endpoint": "validation/spearman_64"}
+    path = write(tmp_path, toy(search=search))
+    cell = replace(planned_cells(load_study(path))[0], seed=100, setting="trial-1")
+    monkeypatch.setattr(
+        "sweep.record.tracking.Tracking.recorded_runs",
+        lambda self, study, kind=schema.KIND_CELL: [recorded(cell)] if kind == schema.KIND_SEARCH else [],
+    )
+    lines = sweep("status", path).stdout.splitlines()
+    assert f"search of {cell.variant}: 1 of 3 trials over" in lines
+
+
 def test_the_table_off_a_terminal(tmp_path: Path) -> None:
-    done = sweep("plan", write(tmp_path, noop(seeds=2)))
-    lines = done.stdout.splitlines()
+    done = sweep("plan", write(tmp_path, noop(seeds=2)), "--cells")
+    lines = done.stdout.splitlines()[3:]
     assert lines[0].split() == ["#", "state", "variant", "seed", "setting", "key", "note"]
     assert [line.split()[:6] for line in lines[1:5]] == [
         ["1", "to", "run", "a", "*", "0"],

@@ -44,7 +44,7 @@ def test_only_examples_can_help_so_seeds_are_not_named() -> None:
     found = findings(results, margin=0.0005)
     text = found.comparisons[0].sentence
     assert "no number of seeds lifts it" in text
-    assert "test examples are needed (80% power)" in text
+    assert "test examples in all are needed (80% power)" in text
     assert "seeds are needed" not in text
 
 

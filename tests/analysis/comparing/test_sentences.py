@@ -96,7 +96,7 @@ def test_the_crossed_interval_decides_how_far_better_reaches() -> None:
     blocked = replace(wide, examples_needed=12_345)
     assert (
         said(blocked)
-        == f"{better}only more test examples, about 12,345 (80% power), can show more; further seeds cannot."
+        == f"{better}only more test examples, about 12,345 in all (80% power), can show more; further seeds cannot."
     )
     assert said(replace(EVIDENCE, crossed_ci95=(0.001, 0.006))).startswith("b is better than a on test/spearman_64: ")
 

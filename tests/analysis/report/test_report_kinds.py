@@ -114,3 +114,16 @@ def test_dropped_seeds_stand_in_the_brief_report_with_their_reason(tmp_path: Pat
     text = said(study(scores(0, 0.003), failed={("b", 3): "loss became NaN"}), tmp_path)
     assert text.startswith("b failed by itself on seed 3, which counts as a loss.")
     assert "seed 3: b failed by itself: loss became NaN" in text
+
+
+def test_figures_are_named_by_their_setting(tmp_path: Path) -> None:
+    results = study({"lr=1e-5, b/16": scores(0, 0.003), "lr=2": scores(0, 0.002)}, settings=True)
+    said(results, tmp_path, "--output", str(tmp_path / "out"))
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"score-by-dim-1-lr=1e-5_b_16.png", "paired-differences-2-lr=2.svg"} <= names
+
+
+def test_no_backticks_in_html(tmp_path: Path) -> None:
+    page = said(study(scores(0, 0.003)), tmp_path, "--format", "html")
+    assert "`" not in page
+    assert "<code>" in page

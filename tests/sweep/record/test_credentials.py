@@ -134,7 +134,10 @@ def test_a_job_on_a_cluster_is_not_given_a_password_in_its_command(tmp_path: Pat
 
 
 def test_the_ways_of_showing_an_address() -> None:
-    assert where_to_look("http://me:s3cret@host:5000", "7") == "http://host:5000/#/experiments/7/runs"
+    assert (
+        where_to_look("http://me:s3cret@host:5000", "7")
+        == "http://host:5000/#/experiments/7/runs?viewStateShareKey=pairsweep&compareRunsMode=CHART&workflowType=machine_learning"
+    )
     assert "s3cret" not in where_to_look("postgresql://me:s3cret@db/runs", "7")
     assert host_refusal("http://me:s3cret@host:5000").startswith("http://host:5000 refuses the host name 'host:5000'")
     assert str(SweepError("no answer from http://me:s3cret@host")) == "no answer from http://host"

@@ -55,11 +55,17 @@ def test_it_stands_on_the_study_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("uri", "shown"),
     [
-        ("http://head:5000", "http://head:5000/#/experiments/3/runs"),
-        ("sqlite:///{cwd}/mlflow.db", "mlflow ui, then http://127.0.0.1:5000/#/experiments/3/runs"),
+        (
+            "http://head:5000",
+            "http://head:5000/#/experiments/3/runs?viewStateShareKey=pairsweep&compareRunsMode=CHART&workflowType=machine_learning",
+        ),
+        (
+            "sqlite:///{cwd}/mlflow.db",
+            "mlflow ui, then http://127.0.0.1:5000/#/experiments/3/runs?viewStateShareKey=pairsweep&compareRunsMode=CHART&workflowType=machine_learning",
+        ),
         (
             "sqlite:////data/x.db",
-            "mlflow ui --backend-store-uri sqlite:////data/x.db, then http://127.0.0.1:5000/#/experiments/3/runs",
+            "mlflow ui --backend-store-uri sqlite:////data/x.db, then http://127.0.0.1:5000/#/experiments/3/runs?viewStateShareKey=pairsweep&compareRunsMode=CHART&workflowType=machine_learning",
         ),
         ("postgresql://host/name", "mlflow ui --backend-store-uri postgresql://host/name"),
     ],

@@ -86,6 +86,9 @@ def test_more_cells_are_asked_for_only_when_all_are_done() -> None:
         batches: ClassVar[list[list[Cell]]] = [[a_cell(seed=1)], []]
         asked = 0
 
+        def to_come(self) -> None:
+            return None
+
         def next_cells(self) -> list[Cell]:
             self.asked += 1
             return self.batches.pop(0)

@@ -40,6 +40,9 @@ class Batches:
     def __init__(self, *sizes: int) -> None:
         self._cells = iter([[a_cell(seed=10 * i + n) for n in range(size)] for i, size in enumerate(sizes)])
 
+    def to_come(self) -> None:
+        return None
+
     def next_cells(self) -> list[Cell]:
         return next(self._cells, [])
 
@@ -78,6 +81,9 @@ def test_an_error_waits_for_the_end_of_the_launch(monkeypatch: pytest.MonkeyPatc
     class Breaks:
         study: Any = None
         asked = 0
+
+        def to_come(self) -> None:
+            return None
 
         def next_cells(self) -> list[Cell]:
             self.asked += 1

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.schema import KIND_CELL, KIND_SEARCH
 from sweep.run import progress as module
-from sweep.run.progress import Count, Progress, Tally, duration, eta_s, tally_of
+from sweep.run.progress import Count, Progress, Tally, duration, eta_s, fitted, tally_of
 from sweep.run.worker import WorkerStatus
 from sweep.study import load_study
 from tests.sweep import studies
@@ -104,6 +104,14 @@ class TestPlainLines:
         assert capsys.readouterr().err == ""
 
 
+def test_what_does_not_fit_is_dropped_from_the_end() -> None:
+    parts = [["12/40 cells", "12/40"], ["-" * 8], ["about 3 min left"], [], ["a (train)", "a"]]
+    assert fitted(parts, 60) == ["12/40 cells", "-" * 8, "about 3 min left", "a (train)"]
+    assert fitted(parts, 42) == ["12/40 cells", "-" * 8, "about 3 min left", "a"]
+    assert fitted(parts, 30) == ["12/40 cells", "-" * 8]
+    assert fitted(parts, 8) == ["12/40"]
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -132,6 +140,20 @@ class TestTerminal:
         assert "2 GPU-hours" in text
         assert "so far, not a verdict" in text
         assert re.search(COLOUR, text)
+
+    @pytest.mark.parametrize("width", [20, 40, 80, 120, 160])
+    def test_one_line_fits_any_width(self, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+        """Grid labels are long: count, bar and time left stay, what runs is cut short or left out."""
+        sweep = a_sweep(total=80)
+        sweep.count.finished, sweep.count.seconds = 4, 2400.0
+        names = [f"interleaved-s{n}-learning_rate=1e-05,batch_size=16,warmup_ratio=0.1" for n in range(4)]
+        sweep.running(dict.fromkeys(names, WorkerStatus(phase="train", step=12, total_steps=400, loss=0.3123)))
+        line = sweep._line(width).plain
+        assert len(line) <= width
+        assert "\n" not in line
+        assert line.startswith("4/80")
+        assert ("about 12 h 40 min left" in line) == (width >= 80)
+        assert ("interleaved-s0" in line) == (width >= 80)
 
     def test_no_color(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NO_COLOR", "1")

@@ -99,3 +99,11 @@ def test_wrong_flags(flags: list[str], message: str, tmp_path: Path) -> None:
 def test_the_learning_rate_suits_the_model(model: str, rate: float) -> None:
     sweep("init", "s.yaml", "--model", model)
     assert load_study("s.yaml").specs["chunked", "default"].training["learning_rate"] == rate
+
+
+@pytest.mark.parametrize(("variants", "seeds"), [("cosent,cosine", 6), ("cosent,cosine,chunked", 7)])
+def test_the_fewest_seeds_are_those_that_check_wants(variants: str, seeds: int) -> None:
+    sweep("init", "s.yaml", "--variants", variants)
+    assert len(load_study("s.yaml").seeds) == seeds
+    assert f": {seeds}, if all agree." in Path("s.yaml").read_text()
+    assert sweep("check", "s.yaml").stderr == ""
