@@ -297,8 +297,12 @@ class Tracking:
 
     def set_experiment_tags(self, experiment_id: str, tags: Mapping[str, str]) -> None:
         """Set tags of an experiment, over what they were."""
-        for name, value in tags.items():
-            self._call(lambda client, _, name=name, value=value: client.set_experiment_tag(experiment_id, name, value))
+
+        def set_all(client: Any, _: int) -> None:
+            for name, value in tags.items():
+                client.set_experiment_tag(experiment_id, name, value)
+
+        self._call(set_all)
 
     def create_study_run(self, experiment_id: str, study: str, tags: Mapping[str, str]) -> StudyRun:
         """A new parent run for a study."""
