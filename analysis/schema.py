@@ -211,10 +211,16 @@ def by_dim_metric(metric: str) -> str:
 METRIC_LOSS: Final = "train/loss"
 METRIC_TIME_PREFIX: Final = "time/"
 METRIC_MEMORY_PEAK: Final = "memory/peak_mb"
-METRIC_MEAN_PREFIX: Final = "mean/"
-METRIC_DIFFERENCE_PREFIX: Final = "mean_difference/"
-METRIC_P_PREFIX: Final = "p/"
-"""On the study run, of the report last logged: `p/TREATMENT/test/spearman_64`."""
+REPORT_MEAN: Final = "report/mean"
+REPORT_DIFFERENCE: Final = "report/mean_difference"
+REPORT_P: Final = "report/p"
+
+
+def report_metric(what: str, variant: str, endpoint: str) -> str:
+    """On the study run, of the report last logged: `report/p.interleaved.test.spearman_64`; one section of the UI."""
+    return f"{what}.{variant}.{endpoint.replace('/', '.')}"
+
+
 NOT_ENDPOINT_PREFIXES: Final = ("train/", "time/", "memory/")
 
 # -- columns of a results table: one row per cell x metric x dim -----------------------------------------------

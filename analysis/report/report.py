@@ -152,14 +152,15 @@ class Report:
             for endpoint in one.endpoints:
                 if not endpoint.primary:
                     continue
-                name = f"{one.treatment}/{endpoint.endpoint}"
-                numbers[schema.METRIC_DIFFERENCE_PREFIX + name] = endpoint.mean_difference
+                treatment, baseline, name = one.treatment, one.baseline, endpoint.endpoint
+                difference = schema.report_metric(schema.REPORT_DIFFERENCE, treatment, name)
+                numbers[difference] = endpoint.mean_difference
                 if endpoint.e_threshold is None:
-                    numbers[schema.METRIC_P_PREFIX + name] = endpoint.adjusted_p
+                    numbers[schema.report_metric(schema.REPORT_P, treatment, name)] = endpoint.adjusted_p
                 if isinstance(endpoint, EndpointFinding):
-                    numbers[schema.METRIC_MEAN_PREFIX + name] = endpoint.mean_treatment
-                    base = f"{one.baseline}/{endpoint.endpoint}"
-                    numbers[schema.METRIC_MEAN_PREFIX + base] = endpoint.mean_baseline
+                    mean = schema.REPORT_MEAN
+                    numbers[schema.report_metric(mean, treatment, name)] = endpoint.mean_treatment
+                    numbers[schema.report_metric(mean, baseline, name)] = endpoint.mean_baseline
         known = {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
         return known, {one.treatment: one.verdict for one in found}
 

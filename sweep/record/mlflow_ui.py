@@ -61,6 +61,7 @@ def view(study: Study) -> dict[str, Any]:
         },
         "useGroupedValuesInCharts": True,
         "runsHiddenMode": "SHOW_ALL",
+        "isAccordionReordered": True,  # sections that the UI adds for other metrics go below this one
         "compareRunSections": [
             {"uuid": VIEW_KEY, "name": "Study", "display": True, "isReordered": False, "deleted": False,
              "isGenerated": False}

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -331,6 +332,29 @@ def test_log_puts_the_verdict_into_the_description(whole: str) -> None:
     told = client.get_run(run.info.run_id).data.tags[schema.TAG_DESCRIPTION]
     headline = " ".join(done.stdout.split("\n\n")[0].split())
     assert told == f"**Question.** Is it?\n\n{schema.VERDICT_HEADING} {headline}\n\nDesign."
+
+
+def test_log_puts_numbers_and_verdict_on_the_study_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path / "cache"))
+    uri = record_study(tmp_path, seeds=3)
+    words = ["report", "small", "--tracking-uri", uri, "--format", "json"]
+    client = MlflowClient(uri)
+    (experiment,) = [one.experiment_id for one in client.search_experiments() if one.name == "small"]
+
+    def study_run() -> Any:
+        return client.search_runs([experiment], filter_string="tags.`sweep.kind` = 'study'")[0].data
+
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert not study_run().metrics
+    done = CliRunner().invoke(main, [*words, "--log"])
+    (comparison,) = json.loads(done.stdout)["comparisons"]
+    found = next(one for one in comparison["endpoints"] if one["primary"])
+    name = f"{comparison['treatment']}.{found['endpoint'].replace('/', '.')}"
+    metrics = study_run().metrics
+    assert metrics[f"report/mean_difference.{name}"] == found["mean_difference"]
+    assert metrics[f"report/p.{name}"] == found["adjusted_p"]
+    assert metrics[f"report/mean.{name}"] == found["mean_treatment"]
+    assert study_run().tags[f"sweep.verdict.{comparison['treatment']}"] == comparison["verdict"]
 
 
 def test_parquet_export_gives_the_same_report(run: Run, uri: str, folder: Path) -> None:

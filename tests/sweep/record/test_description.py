@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from analysis.schema import TAG_DESCRIPTION, VERDICT_HEADING
+from analysis.schema import TAG_DESCRIPTION, TAG_VARIANT, VERDICT_HEADING
 from sweep.record.study_run import describe, open_study_run
 from sweep.record.tracking import Tracking
 from sweep.record.tracking_uri import where_to_look
@@ -73,3 +74,18 @@ def test_it_stands_on_the_study_run(tmp_path: Path) -> None:
 def test_where_to_look(uri: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert where_to_look(uri.format(cwd=tmp_path), "3") == shown
+
+
+def test_the_experiment_is_training_runs_with_a_view_by_variant(tmp_path: Path) -> None:
+    study = load_study(studies.write(tmp_path, studies.noop()))
+    tracking = Tracking(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    experiment = open_study_run(tracking, study).experiment_id
+    tags = tracking.experiment_tags(experiment)
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+    assert "[Charts by variant](#/experiments/" in tags[TAG_DESCRIPTION]
+    groups = json.loads(tags["mlflow.sharedViewState.pairsweep"])["groupBy"]["groupByKeys"]
+    assert groups[-1]["groupByData"] == TAG_VARIANT
+    tracking.set_experiment_tags(experiment, {TAG_DESCRIPTION: "mine", "mlflow.experimentKind": "finetuning"})
+    open_study_run(tracking, study)
+    kept = tracking.experiment_tags(experiment)
+    assert (kept[TAG_DESCRIPTION], kept["mlflow.experimentKind"]) == ("mine", "finetuning")
