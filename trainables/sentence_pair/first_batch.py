@@ -10,7 +10,7 @@ import math
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -198,7 +198,7 @@ class _Watch(TorchFunctionMode):
     def on_terms(self, whole: nn.Module) -> Iterator[None]:
         """Inside, each term's results are looked at."""
         inner: Any = whole.loss
-        terms: Sequence[Any] = inner.terms if isinstance(inner, WeightedSum) else [inner]
+        terms: list[Any] = list(inner.terms) if isinstance(inner, WeightedSum) else [inner]
         handles: list[Any] = []
         for spec, term in zip(self.spec.loss, terms, strict=True):
             called = term.loss if isinstance(term, PositivesOnly) else term
