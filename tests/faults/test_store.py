@@ -248,7 +248,8 @@ def test_cells_recorded_at_the_same_instant(bench: Bench, note: Callable[[str], 
         "    until = time.time() + 300\n"
         "    while len(list(folder.iterdir())) < 16 and time.time() < until:\n"
         "        time.sleep(0.01)\n"
-        "    return TrainResult(scores={'test/spearman_8': 0.5, 'own/met_1': len(list(folder.iterdir()))}, fingerprint={'data': 'd'})\n",
+        "    met = len(list(folder.iterdir()))\n"
+        "    return TrainResult(scores={'test/spearman_8': 0.5, 'own/met_1': met}, fingerprint={'data': 'd'})\n",
         encoding="utf-8",
     )
     marks = bench.folder / "marks"
