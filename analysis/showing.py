@@ -10,7 +10,9 @@ import unicodedata
 
 _USER_INFO = re.compile(r"(?<!/)//(?!/)\S*@")
 # MLflow's UI names a shared view by a key that is no secret.
-_IN_QUERY = re.compile(r"([?&;](?!viewStateShareKey=)[^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE)
+_IN_QUERY = re.compile(
+    r"([?&;](?!viewStateShareKey=)[^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE
+)
 
 
 def hide_credentials(text: str) -> str:

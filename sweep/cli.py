@@ -20,6 +20,7 @@ URI_HELP = "MLflow tracking store. Default: MLFLOW_TRACKING_URI, else mlflow.db 
 study_argument = click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
 uri_option = click.option("--tracking-uri", metavar="URI", help=URI_HELP)
 cells_option = click.option("--cells", "every_cell", is_flag=True, help="Show the table of every cell, too.")
+overrides_argument = click.argument("overrides", metavar="[FIELD=VALUE]...", nargs=-1)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
@@ -55,6 +56,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
                          help="Retries of a cell that the infrastructure lost."),
             click.option("--retry-failed", is_flag=True, help="Train again what failed by itself."),
             click.option("--accept-changes", is_flag=True, help="Extend a study although recorded cells changed."),
+            click.option("--allow-unverified", is_flag=True, help="Go on with an own trainable without a fingerprint."),
             click.option("--rerun", metavar="CELL", multiple=True, help="Train this cell again; may be repeated."),
             uri_option,
         )
@@ -63,10 +65,10 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _study(path: Path, seeds: int | Sequence[int] | None = None) -> Study:
+def _study(path: Path, seeds: int | Sequence[int] | None = None, *, overrides: Sequence[str] = ()) -> Study:
     from sweep.study import load_study
 
-    study = load_study(path)
+    study = load_study(path, overrides) if overrides else load_study(path)
     if seeds is None:
         return study
     try:
@@ -187,10 +189,14 @@ def init(file: Path | None, **flags: Any) -> None:
 
 @main.command(short_help="Validate a study file, its data, model and losses.")
 @study_argument
+@overrides_argument
 @json_option
+@click.option("--verbose", is_flag=True, help="Show the whole traceback of a loss that is broken.")
 @uri_option
-def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
+def check(study: Path, overrides: tuple[str, ...], as_json: bool, verbose: bool, tracking_uri: str | None) -> None:
     """Validate a study file, its data columns and labels, model configuration, losses and tracking store.
+
+    Every distinct loss is tried on one batch, forward and backward, in a process of its own.
 
     \b
     Example:
@@ -204,15 +210,19 @@ def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
 
     warnings: list[str] = []
     try:
-        loaded = _study(study)
+        loaded = _study(study, overrides=overrides)
         warnings += study_warnings(loaded)
-        warnings += preflight.check_study(loaded, on_progress=lambda line: None)
+        warnings += preflight.check_study(loaded, tries_batch=True)
         warnings += preflight.unresolved_notices(preflight.planned_cells(loaded))
         preflight.check_tracking(_uri(tracking_uri))
     except SweepError as error:
+        story = getattr(error, "detail", "")
         if not as_json:
+            if story:
+                _notice(story.splitlines() if verbose else ["--verbose shows the whole traceback"], prefix="")
             raise
-        click.echo(json.dumps({"study": str(study), "valid": False, "error": str(error), "warnings": warnings}))
+        told = {"study": str(study), "valid": False, "error": str(error), "warnings": warnings}
+        click.echo(json.dumps({**told, "traceback": hide_credentials(story)} if story else told))
         sys.exit(error.exit_code)
     if as_json:
         click.echo(json.dumps({"study": loaded.name, "valid": True, "error": None, "warnings": warnings}))
@@ -223,11 +233,13 @@ def check(study: Path, as_json: bool, tracking_uri: str | None) -> None:
 
 @main.command(short_help="Show cells, states, cost and warnings; runs nothing.")
 @study_argument
+@overrides_argument
 @json_option
 @cells_option
 @launch_options
 def plan(
     study: Path,
+    overrides: tuple[str, ...],
     seeds: int | Sequence[int] | None,
     as_json: bool,
     every_cell: bool,
@@ -247,31 +259,38 @@ def plan(
     """
     from sweep.run.preflight import check_tracking
 
-    loaded = _study(study, seeds)
+    loaded = _study(study, seeds, overrides=overrides)
     check_tracking(_uri(tracking_uri))
     _show(loaded, tracking_uri, as_json, with_cost=True, every_cell=every_cell, rerun=rerun)
 
 
 @main.command(short_help="Show how far a study is.")
 @study_argument
+@overrides_argument
 @json_option
 @cells_option
+@click.option("--failure", metavar="CELL", help="Show why a cell failed: VARIANT:SEED or VARIANT:SEED:SETTING.")
 @click.option("--watch", is_flag=True, help="Look again every 2 s, until Ctrl-C.")
 @uri_option
-def status(study: Path, as_json: bool, every_cell: bool, watch: bool, tracking_uri: str | None) -> None:
+def status(study: Path, overrides: tuple[str, ...], tracking_uri: str | None, **shown: Any) -> None:
     """Show how far a study is: seeds finished of each variant and setting, what runs, what failed and why.
 
     \b
     Example:
       sweep status my-study.yaml
     """
-    loaded = _study(study)
-    if watch and not as_json:
+    loaded, failure = _study(study, overrides=overrides), shown["failure"]
+    if failure is not None:
+        from sweep.failure import failure_text
+
+        click.echo(hide_credentials(failure_text(loaded, failure, _uri(tracking_uri))))
+        return
+    if shown["watch"] and not shown["as_json"]:
         from sweep import status as where
 
-        where.watch(lambda: where.study_status(loaded, _uri(tracking_uri)), every_cell=every_cell)
+        where.watch(lambda: where.study_status(loaded, _uri(tracking_uri)), every_cell=shown["every_cell"])
         return
-    _show(loaded, tracking_uri, as_json, with_cost=False, every_cell=every_cell)
+    _show(loaded, tracking_uri, shown["as_json"], with_cost=False, every_cell=shown["every_cell"])
 
 
 def _show(
@@ -283,6 +302,7 @@ def _show(
     every_cell: bool,
     rerun: Sequence[str] = (),
 ) -> None:
+    from sweep.run.launch import how_to_see_failures
     from sweep.status import show, status_json, study_status
 
     found = study_status(study, _uri(tracking_uri))
@@ -293,16 +313,26 @@ def _show(
     if as_json:
         click.echo(status_json(found))
         return
+    if study.overridden:
+        click.echo(f"overridden on the command line: {' '.join(study.overridden)}")
     show(found, every_cell=every_cell, cost=with_cost)
+    for line in how_to_see_failures(study, found.statuses, tracking_uri):
+        click.echo(hide_credentials(line))
     _notice(found.warnings)
 
 
 @main.command(short_help="Train and record the cells that are not finished yet.")
 @study_argument
+@overrides_argument
 @launch_options
 @click.option("--address", metavar="ADDRESS", help="Ray cluster to join. Default: RAY_ADDRESS, else this machine.")
 def run(
-    study: Path, seeds: int | Sequence[int] | None, tracking_uri: str | None, address: str | None, **options: Any
+    study: Path,
+    overrides: tuple[str, ...],
+    seeds: int | Sequence[int] | None,
+    tracking_uri: str | None,
+    address: str | None,
+    **options: Any,
 ) -> None:
     """Train the cells that are not finished yet, and record them.
 
@@ -312,6 +342,7 @@ def run(
     \b
     Example:
       sweep run my-study.yaml --seeds 7 --max-concurrent 2
+      sweep run my-study.yaml name=quick training.epochs=1 seeds=2
     """
     doing(f"checking {study}")
     from sweep.on_ray.ray_backend import RayBackend
@@ -319,16 +350,19 @@ def run(
     from sweep.run.run_study import run_study
 
     how = RunOptions(tracking_uri=_uri(tracking_uri), **options)
-    sys.exit(run_study(_study(study, seeds), RayBackend(address), how))
+    sys.exit(run_study(_study(study, seeds, overrides=overrides), RayBackend(address), how))
 
 
 @main.command(short_help="Run a study as a job on a Ray cluster.")
 @study_argument
+@overrides_argument
 @click.option("--address", metavar="URL", help="Dashboard of the cluster, such as http://HOST:8265.")
 @click.option("--list", "only_list", is_flag=True, help="Show what would leave this machine, and send nothing.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow the job until it ends.")
 @launch_options
-def submit(study: Path, address: str | None, only_list: bool, wait: bool, **options: Any) -> None:
+def submit(
+    study: Path, overrides: tuple[str, ...], address: str | None, only_list: bool, wait: bool, **options: Any
+) -> None:
     """Run a study as a job on a Ray cluster, and follow it.
 
     The tracking store is the one that the cluster's head knows, unless --tracking-uri names another.
@@ -338,7 +372,7 @@ def submit(study: Path, address: str | None, only_list: bool, wait: bool, **opti
       sweep submit my-study.yaml --address http://localhost:8265 --no-wait
       sweep submit my-study.yaml --list
     """
-    loaded = _study(study, options["seeds"])
+    loaded = _study(study, options["seeds"], overrides=overrides)
     if only_list:
         from sweep.on_ray.shipping import shipment_of
 
@@ -351,7 +385,7 @@ def submit(study: Path, address: str | None, only_list: bool, wait: bool, **opti
         raise click.UsageError("Missing option '--address'.")
     from sweep.on_ray.submit import submit_study
 
-    sys.exit(submit_study(loaded, address=address, wait=wait, run_options=_as_arguments(options)))
+    sys.exit(submit_study(loaded, address=address, wait=wait, run_options=[*overrides, *_as_arguments(options)]))
 
 
 def _as_arguments(options: dict[str, Any]) -> list[str]:
@@ -366,6 +400,24 @@ def _as_arguments(options: dict[str, Any]) -> list[str]:
         elif value is not None and value is not False:
             out += [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
     return out
+
+
+@main.command(short_help="Train one cell in this process, for breakpoints; records nothing.")
+@study_argument
+@overrides_argument
+@click.option("--variant", required=True, metavar="V", help="Which variant.")
+@click.option("--seed", type=click.IntRange(0), metavar="S", help="Which seed. Default: the study's first.")
+@click.option("--setting", metavar="X", help="Which setting. Default: the study's first.")
+def debug(study: Path, overrides: tuple[str, ...], variant: str, seed: int | None, setting: str | None) -> None:
+    """Train one cell in this process: `breakpoint()` and `print` work in a loss. No Ray; nothing is recorded.
+
+    \b
+    Example:
+      sweep debug my-study.yaml --variant interleaved --seed 0
+    """
+    from sweep.run.debug import debug_cell
+
+    sys.exit(debug_cell(_study(study, overrides=overrides), variant=variant, seed=seed, setting=setting))
 
 
 @main.command(short_help="Take recorded cells out of sight, or bring them back.")

@@ -40,7 +40,11 @@ class StudyError(SweepError):
 
 
 class PreflightError(SweepError):
-    """What was checked before scheduling does not fit the study."""
+    """What was checked before scheduling does not fit the study; `detail` is the traceback where there is one."""
+
+    def __init__(self, line: str, *, detail: str = "") -> None:
+        self.detail = detail
+        super().__init__(line)
 
 
 class ChangedStudyError(SweepError):

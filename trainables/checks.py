@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainables.errors import InputError
 from trainables.registry import BUILTIN_TRAINABLES, load_trainable
 from trainables.spec import BUILTIN_TRAINABLE, SPLITS, TrainSpec
+from trainables.user_code import module_file
 
 
 def check_spec(spec: TrainSpec) -> tuple[str, ...]:
@@ -18,10 +19,44 @@ def check_spec(spec: TrainSpec) -> tuple[str, ...]:
     Raises:
         InputError: what is wrong, where, and what is allowed.
     """
-    load_user_trainable = spec.trainable not in BUILTIN_TRAINABLES
-    if load_user_trainable:
+    warnings = check_inputs(spec)
+    if names_code(spec):
+        check_code(spec)
+    return warnings
+
+
+def names_code(spec: TrainSpec) -> bool:
+    """Whether a spec names a trainable or a loss that has to be imported to be checked."""
+    if spec.trainable != BUILTIN_TRAINABLE:
+        return spec.trainable not in BUILTIN_TRAINABLES
+    return not all(term.name in ("angle", "cosent", "cosine") and not term.args for term in spec.loss)
+
+
+def check_code(spec: TrainSpec) -> None:
+    """Import the spec's trainable, or construct its loss; this runs the user's code.
+
+    Raises:
+        InputError: it does not exist, does not import, or does not take its arguments.
+    """
+    if spec.trainable != BUILTIN_TRAINABLE:
         load_trainable(spec.trainable, spec.root)
-        return ()
+        return
+    from trainables.sentence_pair.losses import check_losses
+
+    check_losses(spec)
+
+
+def check_inputs(spec: TrainSpec) -> tuple[str, ...]:
+    """Check what a spec names besides code: options, data and model; runs nothing of the user's.
+
+    Returns:
+        Warnings, one line each.
+
+    Raises:
+        InputError: what is wrong, where, and what is allowed.
+    """
+    if spec.trainable not in BUILTIN_TRAINABLES:
+        return _check_fingerprint(spec)
     if spec.trainable != BUILTIN_TRAINABLE:
         from trainables.synthetic import check_options
 
@@ -30,7 +65,22 @@ def check_spec(spec: TrainSpec) -> tuple[str, ...]:
     from trainables.sentence_pair.options import sentence_pair_options
 
     sentence_pair_options(spec)
-    return (*_check_data(spec), *_check_batches(spec), *_check_model(spec), *_check_loss(spec))
+    return (*_check_data(spec), *_check_batches(spec), *_check_model(spec))
+
+
+def _check_fingerprint(spec: TrainSpec) -> tuple[str, ...]:
+    """Whether the source speaks of a fingerprint at all; what a function returns is only known once it has run."""
+    file = module_file(spec.trainable.partition(":")[0], spec.root)
+    try:
+        source = file.read_text(encoding="utf-8") if file is not None else "fingerprint"
+    except (OSError, UnicodeDecodeError):
+        return ()
+    if "fingerprint" in source or "import *" in source:
+        return ()
+    return (
+        f"trainable: {spec.trainable} seems to give no fingerprint: pairs are unverified, so `sweep run` stops after "
+        "its first cell and the report drops the pairs; both need --allow-unverified",
+    )
 
 
 def _check_data(spec: TrainSpec) -> tuple[str, ...]:
@@ -66,12 +116,3 @@ def _check_model(spec: TrainSpec) -> tuple[str, ...]:
         )
     prompt = unused_prompt(spec)
     return () if prompt is None else (unused_prompt_note(prompt),)
-
-
-def _check_loss(spec: TrainSpec) -> tuple[str, ...]:
-    if all(term.name in ("angle", "cosent", "cosine") and not term.args for term in spec.loss):
-        return ()
-    from trainables.sentence_pair.losses import check_losses
-
-    check_losses(spec)
-    return ()

@@ -35,6 +35,7 @@ class TrainableContract:
     def test_scores_are_named_and_finite(self, trainable: Trainable, spec: TrainSpec) -> None:
         """Every score is `split/metric_dim` and a finite number."""
         result, _ = run(trainable, spec)
+        assert isinstance(result, TrainResult), f"expected a TrainResult, not a {type(result).__name__}"
         assert result.scores
         for name, value in result.scores.items():
             assert _SCORE.match(name), name
@@ -84,6 +85,7 @@ class TrainableContract:
         assert all(one.step <= one.total_steps for one in told if one.total_steps)
 
     def test_fingerprint_is_text(self, trainable: Trainable, spec: TrainSpec) -> None:
-        """Fingerprints can be compared and recorded as text."""
+        """There is a fingerprint, and it can be compared and recorded as text."""
         result, _ = run(trainable, spec)
+        assert result.fingerprint, "without a fingerprint no pair can be verified"
         assert all(isinstance(name, str) and isinstance(value, str) for name, value in result.fingerprint.items())

@@ -2,6 +2,7 @@
 
     TrainablesError
     ├── InputError          the user's file, model, loss or value is wrong: nothing can start
+    ├── FirstBatchError     the first batch of a training already goes wrong
     └── CellFailed          this cell cannot be trained; a retry would fail in the same way
         ├── NonFiniteLoss
         ├── NonFiniteScore
@@ -35,6 +36,20 @@ class InputError(TrainablesError):
         if len(shown) > 120:
             shown = shown[:117] + "..."
         return f"{self.where}: {self.field}: {shown} is not valid; {self.allowed}"
+
+
+class FirstBatchError(TrainablesError):
+    """The first batch of a training already goes wrong: what does what, and in which line of the user's code.
+
+    `field` is the study's field that is at fault, `detail` the whole traceback where there is one.
+    """
+
+    def __init__(self, *, field: str, says: str, detail: str = "") -> None:
+        self.field, self.says, self.detail = field, says, detail
+        super().__init__(field, says, detail)
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.says}"
 
 
 class CellFailed(TrainablesError):

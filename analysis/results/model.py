@@ -102,6 +102,14 @@ class Results:
     search: Mapping[str, Any] | None = None
     """Provenance of a search whose chosen settings this study uses: split, seeds and budget per variant."""
 
+    def __repr__(self) -> str:
+        finished = self.table[schema.COLUMN_CELL].nunique() if schema.COLUMN_CELL in self.table else len(self.cells)
+        return (
+            f"<Results {self.study}: {finished} finished of {len(self.cells)} cells>\n"
+            f"  variants: {', '.join(self.variant_order) or 'none'}; problems: {len(self.problems)}\n"
+            "  .table scores, .cells, .problems, .warnings, .declared_plan; analysis.compare(this) compares"
+        )
+
     def __post_init__(self) -> None:
         _make_visible(self, "study", "declared_baseline")
         object.__setattr__(self, "variant_order", tuple(visible(name) for name in self.variant_order))

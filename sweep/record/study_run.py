@@ -6,6 +6,7 @@ says what the study asks.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import uuid
@@ -216,6 +217,11 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
         if not tracking.has_artifact(run.run_id, schema.STUDY_ARTIFACT):
             tracking.put_artifact(place, schema.STUDY_ARTIFACT, hide_credentials(study.text).encode())
         tracking.put_artifact(place, schema.PLAN_ARTIFACT, _json(_plan_of(run) or declared_plan(study)))
+    elif study.overridden:
+        digest = hashlib.sha256(study.text.encode()).hexdigest()[:8]
+        name = schema.STUDY_ARTIFACT.replace(".yaml", f"-{digest}.yaml")
+        if not tracking.has_artifact(run.run_id, name):
+            tracking.put_artifact(place, name, hide_credentials(study.text).encode())
     described = describe(study, run.tags.get(schema.TAG_DESCRIPTION))
     if described != run.tags.get(schema.TAG_DESCRIPTION):
         tracking.set_tags(run.run_id, {schema.TAG_DESCRIPTION: described})

@@ -423,6 +423,14 @@ class Tracking:
         folder = path.rpartition("/")[0] or None
         return any(one.path == path for one in self._call(lambda client, _: client.list_artifacts(run_id, folder)))
 
+    def artifact_text(self, run_id: str, path: str) -> str | None:
+        """A text artifact of a run; None where it has none at that path."""
+        if not self.has_artifact(run_id, path):
+            return None
+        with tempfile.TemporaryDirectory(prefix="artifact-") as folder:
+            found = self._call(lambda client, _: client.download_artifacts(run_id, path, folder))
+            return Path(found).read_text(encoding="utf-8", errors="replace")
+
 
 def _reopen(uri: str, wait_s: float) -> Tracking:
     return Tracking(uri, wait_s=wait_s)

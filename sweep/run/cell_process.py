@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final
@@ -287,4 +288,4 @@ def _with_output(failure: Failure, output: bytes) -> Failure:
     if not lines:
         return failure
     detail = "\n".join([failure.detail or failure.reason, "", "The last lines of its output:", *lines])
-    return Failure(reason=failure.reason, kind=failure.kind, detail=detail + "\n")
+    return replace(failure, detail=detail + "\n")

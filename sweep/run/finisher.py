@@ -103,6 +103,8 @@ class Finisher:
         while (item := self._inbox.get()) is not None:
             work, outcome = item
             try:
+                if outcome.stops:
+                    self._trouble(outcome.stops)
                 self._close(work, outcome)
             except SweepError as error:
                 if isinstance(error, TrackingUnavailable):

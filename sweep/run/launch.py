@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from collections.abc import Sequence
@@ -38,16 +39,18 @@ from sweep.record.study_run import (
     settle,
 )
 from sweep.record.tracking import StudyRun, Tracking
-from sweep.record.tracking_uri import where_to_look
+from sweep.record.tracking_uri import default_uri, where_to_look
 from sweep.run import preflight
 from sweep.run.backend import Backend, Session, SessionRequest, Workload
 from sweep.run.cell_queue import CellQueue
 from sweep.run.cell_source import CellSource
 from sweep.run.finisher import Finisher
 from sweep.run.progress import Count, Progress, tally_of
-from sweep.run.worker import Place
+from sweep.run.worker import Place, no_fingerprint
+from sweep.study import Study
 from sweep.study.cells import Cell
 from sweep.study.search_block import search_endpoint
+from trainables.registry import BUILTIN_TRAINABLES
 
 DEFAULT_RETRIES: Final = 2
 
@@ -66,6 +69,8 @@ class RunOptions:
     """Train cells again that failed by themselves."""
     accept_changes: bool = False
     """Extend an experiment whose recorded cells the study file no longer describes."""
+    allow_unverified: bool = False
+    """Go on with a trainable of one's own that gives no fingerprint."""
     rerun: tuple[str, ...] = ()
     """Cells to train again although they are finished; the old run is superseded."""
 
@@ -80,6 +85,19 @@ def cells_to_rerun(cells: Sequence[Cell], asked: Sequence[str]) -> list[Cell]:
         return chosen_for_rerun(cells, asked)
     except ValueError as error:
         raise SweepError(f"--rerun: {error}") from None
+
+
+def how_to_see_failures(study: Study, statuses: Sequence[CellStatus], tracking_uri: str | None) -> list[str]:
+    """The command that shows the traceback of the first failed cell; nothing where none failed."""
+    failed = [one.cell for one in statuses if one.state == schema.STATE_FAILED and one.run_id is not None]
+    if not failed:
+        return []
+    cell = failed[0]
+    name = f"{cell.variant}:{cell.seed}" + ("" if cell.setting == schema.DEFAULT_SETTING else f":{cell.setting}")
+    words = ["sweep", "status", str(study.path), *study.overridden, "--failure", name]
+    if tracking_uri not in (None, default_uri()):
+        words += ["--tracking-uri", str(tracking_uri)]
+    return [f"its traceback: {shlex.join(words)}"]
 
 
 class Launch:
@@ -143,6 +161,7 @@ class Launch:
         replaces = self._replaces(statuses)
         todo = self._todo(statuses, replaces)
         if todo:
+            self._check_fingerprints(statuses)
             doing("checking data, model and losses")
             for line in [*preflight.check_study(self.study), *changed_versions(self._runs)]:
                 say(f"warning: {line}")
@@ -185,6 +204,16 @@ class Launch:
         for cell in self._cells:
             current[cell.variant] = max(cell.revision, current.get(cell.variant, 0))
         return current
+
+    def _check_fingerprints(self, statuses: Sequence[CellStatus]) -> None:
+        """Do not go on with a trainable whose finished cells have shown that it gives no fingerprint."""
+        tags = {run.run_id: run.tags for run in self._runs}
+        for status in statuses:
+            known = tags.get(status.run_id or "", {})
+            own = status.cell.spec.trainable not in BUILTIN_TRAINABLES
+            given = any(name.startswith(schema.TAG_FINGERPRINT_PREFIX) for name in known)
+            if own and status.state == schema.STATE_FINISHED and not (given or self._options.allow_unverified):
+                raise SweepError(no_fingerprint(status.cell.spec.trainable))
 
     def _replaces(self, statuses: Sequence[CellStatus]) -> dict[str, str]:
         """Cell key -> finished run that a rerun on request supersedes."""
@@ -323,6 +352,7 @@ class Launch:
             modules=preflight.modules_ahead(self.study),
             only_split=self._searched_split(),
             primary=self.study.primary,
+            allow_unverified=self._options.allow_unverified,
         )
         queue = CellQueue(retries=self._options.retries, max_concurrent=self._options.max_concurrent, source=self)
         queue.add((status.cell, status.attempt) for status in todo)
@@ -381,6 +411,8 @@ class Launch:
         failed = [status for status in statuses if status.state == schema.STATE_FAILED]
         for status in failed:
             say(f"failed: {status.cell.run_name}: {status.reason}")
+        for line in how_to_see_failures(self.study, failed, self._options.tracking_uri):
+            say(line)
         for line in self._unusable:
             say(f"kept, but not usable: {line}")
         say(f"{finished} of {counted(len(statuses), 'cell')} finished" + (f", {len(failed)} failed" if failed else ""))

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from analysis.schema import DEFAULT_SETTING
 from sweep.errors import PreflightError, StudyError, TrackingError
+from sweep.run.first_batch import check_code
 from sweep.study import Study
 from sweep.study.cells import Cell, Digests, expand
-from trainables.errors import InputError
+from trainables.errors import FirstBatchError, InputError
 from trainables.registry import modules_of
 from trainables.spec import TrainSpec
 
@@ -43,30 +44,63 @@ def resolved_cells(study: Study) -> list[Cell]:
     return cells
 
 
-def check_study(study: Study, *, on_progress: Callable[[str], None] = lambda line: None) -> list[str]:
+def check_study(
+    study: Study, *, on_progress: Callable[[str], None] = lambda line: None, tries_batch: bool = False
+) -> list[str]:
     """Check every distinct training of a study: read its data, its model's configuration, its losses and modules.
+
+    The study's own code runs in a process of its own.
 
     Args:
         study: A validated study.
         on_progress: Called with a line before each training that is looked at.
+        tries_batch: Also compute loss and gradient of each one's first batch.
 
     Returns:
         Warnings, one line each, none twice.
 
     Raises:
-        PreflightError: the first thing that is wrong: where, which field, which value, what is allowed.
+        PreflightError: the first thing that is wrong: where, which field, which value, what is allowed; its `detail`
+            is the whole traceback where there is one.
     """
-    from trainables.checks import check_spec
+    from trainables.checks import check_inputs
 
     warnings: dict[str, None] = {}
     for (variant, setting), spec in study.specs.items():
         on_progress(f"checking {variant}" if setting == DEFAULT_SETTING else f"checking {variant}, {setting}")
         try:
-            found = check_spec(spec)
+            found = check_inputs(spec)
         except InputError as error:
             raise PreflightError(_in_study(study, error, variant, setting)) from error
         warnings.update(dict.fromkeys(found))
+    printed: list[str] = []
+    for checked in check_code(study, tries_batch=tries_batch, on_output=printed.append):
+        variant, setting = checked.place
+        if isinstance(checked.error, InputError):
+            raise PreflightError(_in_study(study, checked.error, variant, setting), detail="".join(printed))
+        if checked.error is not None:
+            line = _of_batch(study, checked.error, variant, setting)
+            raise PreflightError(line, detail="\n".join([*printed, checked.error.detail]).strip())
+        for warning in checked.warnings:
+            at_loss = FirstBatchError(field="loss", says=warning)
+            tells_of_loss = warning.startswith("'")
+            warnings[_of_batch(study, at_loss, variant, setting) if tells_of_loss else warning] = None
     return list(warnings)
+
+
+def _of_batch(study: Study, error: FirstBatchError, variant: str, setting: str) -> str:
+    """One line: the study file, the field, what it does."""
+    place = _place_of(study, error.field, variant, setting) if error.field else f"variants.{variant}"
+    under = "" if setting == DEFAULT_SETTING else f" (setting {setting!r})"
+    return " ".join(f"{study.path}: {place}: {error.says}{under}".split())
+
+
+def _place_of(study: Study, field: str, variant: str, setting: str) -> str:
+    """Where the study file sets a field of a training."""
+    head = field.partition(".")[0]
+    if head in study.settings[setting]:
+        return f"settings.{setting}.{field}"
+    return f"variants.{variant}.{field}" if head in study.variants[variant] else field
 
 
 def _in_study(study: Study, error: InputError, variant: str, setting: str) -> str:
@@ -74,15 +108,12 @@ def _in_study(study: Study, error: InputError, variant: str, setting: str) -> st
     file, _, line = error.where.rpartition(":")
     if Path(file if line.isdigit() else error.where).is_file():
         return " ".join(str(error).split())
-    head = error.field.partition(".")[0]
-    place = f"variants.{variant}." if head in study.variants[variant] else ""
-    if head in study.settings[setting]:
-        place = f"settings.{setting}."
+    field = _place_of(study, error.field, variant, setting)
     known = error.where in ("study", "import path", str(study.root))
     where = "" if known else f"{error.where}, "
     under = "" if setting == DEFAULT_SETTING else f", setting {setting!r}"
     allowed = f"{error.allowed} ({where}variant {variant!r}{under})"
-    line = str(StudyError(file=str(study.path), field=place + error.field, value=error.value, allowed=allowed))
+    line = str(StudyError(file=str(study.path), field=field, value=error.value, allowed=allowed))
     return " ".join(line.split())
 
 

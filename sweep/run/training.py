@@ -66,6 +66,8 @@ class Failure:
     """`cell` or `infrastructure` (analysis.schema): whose fault it is."""
     detail: str = ""
     """The whole story: a traceback, or the last lines of the output."""
+    every_cell: bool = False
+    """The next cell would fail alike: there is no use in going on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,10 @@ class Ended:
     failure: Failure | None = None
     output: bytes = b""
     """What the training wrote to its standard output and error; the middle is left out where it is long."""
+
+
+class BrokenContract(Exception):
+    """A trainable whose every result is unusable: the next cell would fail alike."""
 
 
 class Trainer(Protocol):
@@ -120,12 +126,24 @@ def plain_result(given: Any) -> TrainResult:
     """A result of built-in and NumPy types only: another process can read it without the user's modules.
 
     Raises:
-        TypeError: not a TrainResult, or a value of it that is not of the type that it says.
+        BrokenContract: not a TrainResult, or a score without its size.
+        TypeError: a value of it that is not of the type that it says.
     """
     import numpy as np
 
     if not isinstance(given, TrainResult):
-        raise TypeError(f"a trainable must return a TrainResult, not {type(given).__name__}")
+        raise BrokenContract(
+            f"the trainable returned a {type(given).__name__}; expected trainables.spec.TrainResult, such as "
+            "TrainResult(scores={'test/accuracy_64': 0.9}, fingerprint={'data': '...'})"
+        )
+    for name in given.scores:
+        try:
+            schema.parse_endpoint(str(name))
+        except ValueError:
+            raise BrokenContract(
+                f"the trainable returned a score named {str(name)[:60]!r}; expected split/metric_size, such as "
+                "test/accuracy_64"
+            ) from None
     try:
         return TrainResult(
             scores={str(name): float(value) for name, value in given.scores.items()},
@@ -160,6 +178,8 @@ def failure_of(error: BaseException, job: Job) -> Failure:
     no_memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
     if no_memory or any(sign in str(error) for sign in _NO_MEMORY):
         return out_of_memory(job, reason, detail)
+    if isinstance(error, BrokenContract):
+        return Failure(reason=str(error), kind=schema.FAILURE_CELL, detail=detail, every_cell=True)
     passing = isinstance(error, OSError) and error.errno in _PASSING
     return Failure(reason=reason, kind=schema.FAILURE_INFRASTRUCTURE if passing else schema.FAILURE_CELL, detail=detail)
 

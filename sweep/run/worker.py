@@ -17,6 +17,7 @@ from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
 from sweep.run.training import Failure, Job, Trainer, failure_of
 from sweep.study.cells import Cell
+from trainables.registry import BUILTIN_TRAINABLES
 from trainables.spec import Progress, TrainResult, TrainSpec
 
 BEGIN_WAIT_S: Final = 15.0
@@ -49,6 +50,8 @@ class Place:
     """What the cells need imported."""
     only_split: str | None = None
     """The split whose scores are recorded, where that is one: a search must not see the test scores of its trials."""
+    allow_unverified: bool = False
+    """Go on with a trainable of one's own that gives no fingerprint."""
     primary: tuple[str, ...] = ()
     """Endpoints shown while the sweep runs; where a cell lacks them, its first score."""
 
@@ -77,6 +80,8 @@ class Outcome:
     seconds: float = 0.0
     scores: Mapping[str, float] = field(default_factory=dict)
     """What is shown of its scores."""
+    stops: str = ""
+    """Why no further cell is worth its time; empty where it is."""
     packed: bytes | None = None
     """A result that could not be recorded, as a spool file."""
 
@@ -94,6 +99,15 @@ class WorkerStatus:
     """What it waits for, and how long: a store that is away, a disk that is full."""
     node: str = ""
     """Which machine it is on, as the scheduler names it."""
+
+
+def no_fingerprint(trainable: str) -> str:
+    """What is said of a trainable whose results have no fingerprint."""
+    return (
+        f"stopped: trainable {trainable!r} gives no fingerprint, so no pair of its cells can be verified; return "
+        "TrainResult(..., fingerprint={'data': ...}), or go on with `sweep run --allow-unverified` (the report then "
+        "needs --allow-unverified too)"
+    )
 
 
 Tell = Callable[[WorkerStatus], None]
@@ -167,7 +181,18 @@ class CellWorker:
                 seconds=seconds,
                 packed=self._pack(work, run, recording),
             )
-        return Outcome(kind="recorded", run_id=run.run_id, seconds=seconds, scores=scores)
+        return Outcome(
+            kind="recorded",
+            run_id=run.run_id,
+            seconds=seconds,
+            scores=scores,
+            stops=self._unverified(work.cell, result),
+        )
+
+    def _unverified(self, cell: Cell, result: TrainResult) -> str:
+        if result.fingerprint or self.place.allow_unverified or cell.spec.trainable in BUILTIN_TRAINABLES:
+            return ""
+        return no_fingerprint(cell.spec.trainable)
 
     def _job(self, cell: Cell) -> Job:
         place = self.place
@@ -207,6 +232,7 @@ class CellWorker:
             reason=failure.reason,
             failure_kind=failure.kind,
             detail=failure.detail or failure.reason,
+            stops=f"stopped: {failure.reason}" if failure.every_cell else "",
         )
         try:
             run = run or self._create(work, self.place.tracking)

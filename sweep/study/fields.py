@@ -11,7 +11,7 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import (
     BaseModel,
@@ -78,9 +78,26 @@ def wrong(allowed: str, *, at: Iterable[str | int] = (), value: object = ...) ->
     return PydanticCustomError("study", "wrong", context)
 
 
+ALIASES: Final = {
+    "lr": "learning_rate",
+    "bs": "batch_size",
+    "batch": "batch_size",
+    "epoch": "epochs",
+    "wd": "weight_decay",
+    "warmup": "warmup_ratio",
+    "scheduler": "lr_scheduler_type",
+    "dim": "matryoshka_dims",
+    "dims": "matryoshka_dims",
+    "seed": "seeds",
+}
+"""What people call a field elsewhere -> what it is called here."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`did you mean 'loss'? `, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    alias = ALIASES.get(name)
+    close = [alias] if alias in names else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}? " if close else ""
 
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from analysis.plan import AnalysisPlan
 from sweep.study.fields import (
+    ALIASES,
     Block,
     DataFields,
     Dims,
@@ -99,8 +100,9 @@ class Overrides(Block):
     def _training_is_nested(cls, given: Any) -> Any:
         if isinstance(given, Mapping):
             for name, value in given.items():
-                if name not in cls.model_fields and name in TRAINING_FIELDS:
-                    hint = f"it goes under `training: {{{name}: ...}}`; "
+                field = name if name in TRAINING_FIELDS else ALIASES.get(name)
+                if name not in cls.model_fields and field in TRAINING_FIELDS:
+                    hint = f"it goes under `training: {{{field}: ...}}`; "
                     raise wrong(unknown_field(name, cls.model_fields, hint), at=(name,), value=value)
         return given
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from analysis.plan import AnalysisPlan
 from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, name_problem, parse_endpoint
 from sweep.study import overrides as layers
+from sweep.study.command_line import with_overrides
 from sweep.study.fields import MAX_SEED, MAX_SEEDS, as_study_error, look_alike, suggestion, unknown_field
 from sweep.study.model import Overrides, Resources, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy, check_search
@@ -33,7 +34,7 @@ class Study:
     root: Path
     """Absolute folder of the study file: relative paths and user modules start here."""
     text: str
-    """The study file as read."""
+    """The study file as read; with fields overridden, one that says so and means the same."""
     base: layers.Layer
     """What the study sets outside of variants and settings."""
     variants: Mapping[str, layers.Layer]
@@ -46,6 +47,8 @@ class Study:
     analysis: AnalysisPlan
     search: SearchBlock | None = None
     searched_by: SearchedBy | None = None
+    overridden: tuple[str, ...] = ()
+    """Fields given on the command line instead, as given: `training.epochs=1`."""
     specs: Mapping[tuple[str, str], TrainSpec]
     """(variant, setting) -> spec with the first seed."""
 
@@ -113,13 +116,19 @@ class Study:
         return replace(self, seeds=tuple(chosen))
 
 
-def load_study(path: str | Path) -> Study:
+def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
     """Read and check a study file; needs neither the model nor the data.
+
+    Args:
+        path: The file.
+        overrides: Fields that replace the file's, such as `training.epochs=1` (sweep.study.command_line).
 
     Raises:
         StudyError: names file, field, value and what is allowed.
     """
     document = read_document(Path(path))
+    if overrides:
+        document = with_overrides(document, overrides)
     try:
         declared = StudyFile.model_validate(_labels_as_written(document))
     except ValidationError as error:
@@ -142,6 +151,7 @@ def load_study(path: str | Path) -> Study:
         path=Path(path),
         root=root,
         text=document.text,
+        overridden=tuple(overrides),
         base=base,
         variants=variants,
         baseline=baseline,

@@ -21,6 +21,8 @@ from sweep.errors import StudyError
 
 FieldPath = tuple[str | int, ...]
 
+COMMAND_LINE = "command line"
+"""Stands for the file of a field that was given there."""
 MAX_BYTES = 1_000_000
 MAX_VALUES = 100_000
 """Values in one file after aliases are expanded: a bound against files that expand without end."""
@@ -61,6 +63,8 @@ class Document:
     """Field -> line, from 1."""
     written: Mapping[FieldPath, str]
     """Field -> its scalar as it stands in the file (`no` is read as False)."""
+    overridden: tuple[FieldPath, ...] = ()
+    """Fields that were given on the command line instead."""
 
     def given(self, path: Sequence[str | int], validated: Any) -> Any:
         """The value as it stands in the file, where a validated one may look different (a tuple, a default)."""
@@ -75,6 +79,8 @@ class Document:
     def error(self, path: Sequence[str | int], value: object, allowed: str) -> StudyError:
         """An error at a field, with the line of the field or of the nearest block around it."""
         parts = tuple(path)
+        if any(parts[: len(one)] == one for one in self.overridden):
+            return _error(Path(COMMAND_LINE), None, field_name(parts), value, allowed)
         near = next((self.lines[parts[:n]] for n in range(len(parts), 0, -1) if parts[:n] in self.lines), None)
         where = str(self.path) if near is None else f"{self.path}:{near}"
         return StudyError(
@@ -101,7 +107,11 @@ def read_document(path: Path) -> Document:
     Raises:
         StudyError: no such file, not UTF-8, not YAML, a key given twice, a number that is not finite, not a mapping.
     """
-    text = _read_text(path)
+    return read_text(path, _read_text(path))
+
+
+def read_text(path: Path, text: str) -> Document:
+    """The same for text that stands at `path`, or is said to."""
     try:
         node = _compose(path, text)
         if node is None:

@@ -248,7 +248,8 @@ def test_cells_recorded_at_the_same_instant(bench: Bench, note: Callable[[str], 
         "    until = time.time() + 300\n"
         "    while len(list(folder.iterdir())) < 16 and time.time() < until:\n"
         "        time.sleep(0.01)\n"
-        "    return TrainResult(scores={'test/spearman_8': 0.5, 'own/met': len(list(folder.iterdir()))})\n",
+        "    met = len(list(folder.iterdir()))\n"
+        "    return TrainResult(scores={'test/spearman_8': 0.5, 'own/met_1': met}, fingerprint={'data': 'd'})\n",
         encoding="utf-8",
     )
     marks = bench.folder / "marks"
@@ -279,7 +280,7 @@ def test_cells_recorded_at_the_same_instant(bench: Bench, note: Callable[[str], 
     assert done.returncode == 0, done.stdout + done.stderr
     runs = bench.runs()
     assert [run.status for run in runs] == ["FINISHED"] * 16
-    assert {run.metrics["own/met", 0] for run in runs} == {16}
+    assert {run.metrics["own/met_1", 0] for run in runs} == {16}
     note("16 cells recorded at the same instant: 16 finished, each once")
 
 

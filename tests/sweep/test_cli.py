@@ -20,7 +20,7 @@ from sweep.run.launch import RunOptions
 from sweep.study import Study
 from tests.sweep.studies import noop, toy, write
 
-COMMANDS = ["init", "check", "plan", "status", "run", "submit", "retire", "tune", "clean", "relocate"]
+COMMANDS = ["init", "check", "plan", "status", "run", "submit", "debug", "retire", "tune", "clean", "relocate"]
 HEAVY = [
     "torch", "ray", "mlflow", "transformers", "sentence_transformers", "datasets", "optuna", "scipy", "pandas",
     "matplotlib", "numpy",
@@ -207,6 +207,7 @@ def test_options_of_run_arrive(tmp_path: Path, launched: dict[str, Any]) -> None
         "max_concurrent": 3,
         "retries": 1,
         "retry_failed": True,
+        "allow_unverified": False,
         "accept_changes": True,
         "rerun": ("abc",),
         "address": None,
@@ -230,7 +231,7 @@ def test_default_tracking_uri(
 
 
 def test_run_gives_every_option_of_a_launch() -> None:
-    names = {option.name for option in main.commands["run"].params} - {"study", "seeds", "address"}
+    names = {option.name for option in main.commands["run"].params} - {"study", "overrides", "seeds", "address"}
     assert names == {field.name for field in fields(RunOptions)}
 
 

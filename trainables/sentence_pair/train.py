@@ -81,8 +81,8 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
     packed = options.length_aware and tokens is not None and tokens.can_pack(loaded.model)
     trained = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="cell-") as folder:
-        trainer = _trainer(spec, options, loaded, pairs["train"], tokens, Path(folder), report, packed=packed)
-        fallback = _pad_where_it_differs(trainer, spec.training["batch_size"])
+        trainer = make_trainer(spec, options, loaded, pairs["train"], tokens, Path(folder), report, packed=packed)
+        fallback = pad_where_it_differs(trainer, spec.training["batch_size"])
         trainer.train()
         trainer.read_losses()
     consumed, curve = trainer.consumed, trainer.loss_curve
@@ -137,7 +137,7 @@ def _sentences(pairs: Iterable[Pairs]) -> Iterable[str]:
         yield from one.sentence2
 
 
-def _trainer(
+def make_trainer(
     spec: TrainSpec,
     options: SentencePairOptions,
     loaded: LoadedModel,
@@ -148,6 +148,18 @@ def _trainer(
     *,
     packed: bool,
 ) -> CellTrainer:
+    """The trainer of one cell, before its training.
+
+    Args:
+        spec: What to train.
+        options: How it is computed.
+        loaded: The encoder with its initial weights.
+        pairs: Of the train split.
+        tokens: Their tokens; None where batches are made by the library.
+        folder: For what the library insists on writing.
+        report: Gets the progress.
+        packed: Whether batches may be packed.
+    """
     model = loaded.model
     loss = build_loss(model, spec)
     collator: Any = None
@@ -177,7 +189,7 @@ def _trainer(
     return trainer
 
 
-def _pad_where_it_differs(trainer: CellTrainer, batch_size: int) -> tuple[str, ...]:
+def pad_where_it_differs(trainer: CellTrainer, batch_size: int) -> tuple[str, ...]:
     """Compare one batch of rows spread over the data with the library's way, and take that where they differ.
 
     Returns:

@@ -250,6 +250,17 @@ def test_a_notebook_shows_the_page(file: Path) -> None:
     assert callable(analysis.compare)
 
 
+def test_a_frame_holds_the_reports_numbers(file: Path) -> None:
+    results = load(results=file)
+    shown = analysis.compare(results)
+    frame = shown.to_frame()
+    expected = [(c.treatment, e.endpoint, e.mean_difference) for c in shown.findings.comparisons for e in c.endpoints]
+    assert [(row.treatment, row.endpoint, row.mean_difference) for row in frame.itertuples()] == expected
+    assert {"adjusted_p", "verdict", "ci95_low", "crossed_ci95_high", "n_pairs", "setting"} <= set(frame.columns)
+    assert frame[frame.primary].verdict.notna().all()
+    assert [len(repr(one).splitlines()) for one in (shown, results)] == [3, 3]
+
+
 def test_power_names_the_seeds_for_each_win_rate() -> None:
     found = json.loads(CliRunner().invoke(main, ["power", "--format", "json"]).stdout)
     assert [row["seeds"] for row in found["rows"]] == [9, 12, 20, 49]

@@ -43,7 +43,8 @@ def where(spec, report):
         time.sleep(0.05)
     at_once = len(list(mark.parent.iterdir()))
     return TrainResult(
-        scores={"test/spearman_8": 0.5, "own/at_once": at_once, "own/process": os.getpid()},
+        fingerprint={"data": "d"},
+        scores={"test/spearman_8": 0.5, "own/at_once_1": at_once, "own/process_1": os.getpid()},
         notes=(os.environ.get("CUDA_VISIBLE_DEVICES", "none"), os.environ["OMP_NUM_THREADS"]),
     )
 """
@@ -117,8 +118,8 @@ def test_without_a_gpu_a_cell_sees_none_of_the_machine_s(tmp_path: Path, store: 
 def test_half_a_gpu_a_cell_runs_four_at_once_and_each_sees_one_device(tmp_path: Path, store: Tracking) -> None:
     assert run_study(where_am_i(tmp_path, gpus=0.5)) == 0
     runs = store.recorded_runs(tmp_path.name)
-    assert {run.metrics["own/at_once"] for run in runs} == {4}
-    assert len({run.metrics["own/process"] for run in runs}) == 4
+    assert {run.metrics["own/at_once_1"] for run in runs} == {4}
+    assert len({run.metrics["own/process_1"] for run in runs}) == 4
     devices = [json.loads(run.tags[schema.TAG_NOTES])[0] for run in runs]
     assert Counter(devices) == {"0": 2, "1": 2}
     assert {json.loads(run.tags[schema.TAG_NOTES])[1] for run in runs} == {"1"}

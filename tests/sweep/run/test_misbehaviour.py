@@ -29,7 +29,8 @@ MODULE = """
         torch.manual_seed(spec.seed)
         vectors = torch.nn.functional.normalize(torch.randn(50, 8))
         score = float((vectors[:25] * vectors[25:]).sum(dim=1).mean() + np.sqrt(2.0))
-        return TrainResult(scores={"test/spearman_8": score}, notes=(os.environ.get("LEFT", ""), os.getcwd()))
+        notes = (os.environ.get("LEFT", ""), os.getcwd())
+        return TrainResult(scores={"test/spearman_8": score}, fingerprint={"data": "d"}, notes=notes)
 
     def well(): pass
     def says_goodbye(): sys.exit("bye")
