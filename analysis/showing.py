@@ -1,4 +1,4 @@
-"""Text before it is shown: without passwords, and without characters that move it about on a screen.
+"""Text before it is shown: without passwords or pages of HTML, and without characters that move it about on a screen.
 
 Standard library only: everybody may import this.
 """
@@ -11,6 +11,12 @@ import unicodedata
 _USER_INFO = re.compile(r"(?<!/)//(?!/)\S*@")
 _IN_QUERY = re.compile(r"([?&;][^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE)
 
+_PAGE = re.compile(r"Response body: '\s*<(!doctype|html|\?xml)", re.IGNORECASE)
+
+ANSWERED_WITH_A_PAGE = (
+    "it answered with HTML instead of JSON; a login page or a proxy? expected the address of an MLflow server"
+)
+
 
 def hide_credentials(text: str) -> str:
     """A URI, or a message that repeats one, without user and password: fit to be shown.
@@ -21,6 +27,16 @@ def hide_credentials(text: str) -> str:
     'postgresql://db/runs?sslpassword=***'
     """
     return _IN_QUERY.sub(r"\1***", _USER_INFO.sub("//", text)) if "//" in text else text
+
+
+def is_page(error: BaseException) -> bool:
+    """Whether MLflow's client got a page for people where a server gives JSON: a login page, a proxy's.
+
+    With a status of 500 and above it is the page of a proxy whose server is away: that may pass.
+    """
+    text = str(error)
+    page = _PAGE.search(text) is not None
+    return "not in a valid JSON format" in text or (page and "failed with error code 5" not in text)
 
 
 def visible(text: str) -> str:

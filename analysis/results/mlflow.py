@@ -16,7 +16,7 @@ from typing import Any
 from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.store import StoredRun, unknown_experiment
-from analysis.showing import hide_credentials
+from analysis.showing import ANSWERED_WITH_A_PAGE, hide_credentials, is_page
 
 PAGE = 1000
 RETRIES = "2"
@@ -103,7 +103,8 @@ class ClientStore:
                 yield MlflowClient(self.uri)
             except MlflowException as error:
                 first = " ".join(str(error).strip().splitlines()[:1])
-                raise ResultsError(hide_credentials(f"{self.uri}: MLflow says: {first}")) from None
+                said = ANSWERED_WITH_A_PAGE if is_page(error) else f"MLflow says: {first}"
+                raise ResultsError(hide_credentials(f"{self.uri}: {said}")) from None
 
 
 def _run(run: Any) -> StoredRun:
