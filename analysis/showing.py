@@ -29,6 +29,15 @@ def hide_credentials(text: str) -> str:
     return _IN_QUERY.sub(r"\1***", _USER_INFO.sub("//", text)) if "//" in text else text
 
 
+def shown_uri(uri: str) -> str:
+    """A URI without user and password, however it is written."""
+    scheme, separator, rest = uri.partition("://")
+    before, at, after = uri.rpartition("@")
+    if not separator and at and ":" in before:  # an address whose beginning was forgotten
+        return after
+    return hide_credentials(f"{scheme}{separator}{rest.rpartition('@')[2]}" if scheme != "sqlite" else uri)
+
+
 def is_page(error: BaseException) -> bool:
     """Whether MLflow's client got a page for people where a server gives JSON: a login page, a proxy's.
 
