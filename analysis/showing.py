@@ -1,4 +1,4 @@
-"""Text before it is shown: without passwords, and without characters that move it about on a screen.
+"""Text before it is shown: without passwords or pages of HTML, and without characters that move it about on a screen.
 
 Standard library only: everybody may import this.
 """
@@ -14,6 +14,12 @@ _IN_QUERY = re.compile(
     r"([?&;](?!viewStateShareKey=)[^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE
 )
 
+_PAGE = re.compile(r"Response body: '\s*<(!doctype|html|\?xml)", re.IGNORECASE)
+
+ANSWERED_WITH_A_PAGE = (
+    "it answered with HTML instead of JSON; a login page or a proxy? expected the address of an MLflow server"
+)
+
 
 def hide_credentials(text: str) -> str:
     """A URI, or a message that repeats one, without user and password: fit to be shown.
@@ -26,6 +32,25 @@ def hide_credentials(text: str) -> str:
     'http://host/#/runs?viewStateShareKey=a&key=***'
     """
     return _IN_QUERY.sub(r"\1***", _USER_INFO.sub("//", text)) if "//" in text else text
+
+
+def shown_uri(uri: str) -> str:
+    """A URI without user and password, however it is written."""
+    scheme, separator, rest = uri.partition("://")
+    before, at, after = uri.rpartition("@")
+    if not separator and at and ":" in before:  # an address whose beginning was forgotten
+        return after
+    return hide_credentials(f"{scheme}{separator}{rest.rpartition('@')[2]}" if scheme != "sqlite" else uri)
+
+
+def is_page(error: BaseException) -> bool:
+    """Whether MLflow's client got a page for people where a server gives JSON: a login page, a proxy's.
+
+    With a status of 500 and above it is the page of a proxy whose server is away: that may pass.
+    """
+    text = str(error)
+    page = _PAGE.search(text) is not None
+    return "not in a valid JSON format" in text or (page and "failed with error code 5" not in text)
 
 
 def visible(text: str) -> str:

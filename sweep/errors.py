@@ -13,7 +13,11 @@ SweepError                  shown as one line; `exit_code` says how the command 
 
 from __future__ import annotations
 
+import re
+
 from analysis.showing import hide_credentials
+
+_USER_INFO = re.compile(r"^[^\s/@:]+:[^\s@]+@")
 
 
 class SweepError(Exception):
@@ -33,7 +37,8 @@ class StudyError(SweepError):
         super().__init__(file, field, value, allowed)
 
     def __str__(self) -> str:
-        shown = repr(self.value)
+        # An address whose `postgresql://` was forgotten has its password at the beginning.
+        shown = repr(_USER_INFO.sub("", self.value) if isinstance(self.value, str) else self.value)
         if len(shown) > 120:
             shown = shown[:117] + "..."
         return hide_credentials(f"{self.file}: {self.field}: {shown} is not valid; {self.allowed}")

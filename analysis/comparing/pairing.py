@@ -20,8 +20,8 @@ from analysis.comparing.fingerprints import (
     is_below,
 )
 from analysis.results.model import CellRecord, Results
+from analysis.results.tables import same_score
 from analysis.showing import visible
-from analysis.statistics.paired import TIE_TOLERANCE
 
 _SILENT = re.compile(r"no gradient in (\d+) of (\d+) steps")
 
@@ -62,8 +62,7 @@ def merge_repeats(records: Iterable[tuple[Any, float | None]]) -> tuple[dict[Any
         if key not in merged:
             merged[key] = value
             continue
-        same = (math.isnan(value) and math.isnan(merged[key])) or abs(value - merged[key]) <= TIE_TOLERANCE
-        if not same and key not in conflicts:
+        if not same_score(value, merged[key]) and key not in conflicts:
             conflicts.append(key)
     return merged, conflicts
 

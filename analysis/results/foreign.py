@@ -13,6 +13,7 @@ from analysis.results.tables import (
     NUMBER,
     LineErrors,
     RawTable,
+    Repeats,
     Rows,
     Settings,
     cell_name,
@@ -60,7 +61,9 @@ def mlflow_rows(raw: RawTable) -> Rows:
         )
     kind = _first(raw, [f"tags.{schema.TAG_KIND}"])
     cells = [(line, row) for line, row in raw.rows if kind is None or row[kind] in ("", schema.KIND_CELL)]
-    return _rows(raw, cells, columns, setting, scores, finished=("status", "FINISHED"), noun="runs")
+    return _rows(
+        raw, cells, columns, setting, scores, finished=("status", "FINISHED"), noun="runs", run_column="run_id"
+    )
 
 
 def optuna_rows(raw: RawTable) -> Rows:
@@ -99,7 +102,9 @@ def _rows(
     *,
     finished: tuple[str, str],
     noun: str,
+    run_column: str | None = None,
 ) -> Rows:
+    """Scores of the finished lines; a run that `run_column` names may stand for one cell only."""
     state_column, wanted = finished
     variant_column, seed_column = columns["variant"], columns["seed"]
     assert variant_column is not None
@@ -107,6 +112,8 @@ def _rows(
     if state_column not in raw.header:
         raise ResultsError(f"{raw.path}: column {state_column!r} is missing, so finished {noun} cannot be told apart")
     errors, rows, settings, left_out = LineErrors(raw.path), [], Settings(), Counter[str]()
+    repeats = Repeats(raw.path)
+    cell_of: dict[str, tuple[int, str]] = {}
     failed = []
     for line, row in lines:
         state = row[state_column].removeprefix("TrialState.").upper()
@@ -123,13 +130,19 @@ def _rows(
         if not variant or seed is None:
             continue
         setting = settings.label(row[setting_column] if setting_column else "")
+        cell = cell_name(variant, seed, setting)
+        if run_column is not None and row[run_column]:
+            before, told = cell_of.setdefault(row[run_column], (line, cell))
+            if told != cell:
+                errors.add(line, run_column, row[run_column], f"another run than line {before}, which says {told}")
         for column, endpoint in scores.items():
             value = number(row[column])
             if value is None:
                 errors.add(line, column, row[column], NUMBER)
             else:
                 errors.check_range(line, column, row[column], endpoint, value)
-                rows.append((cell_name(variant, seed, setting), variant, seed, setting, *endpoint, value))
+                rows.append((cell, variant, seed, setting, *endpoint, value))
+                repeats.add(line, rows[-1], row)
     errors.raise_if_any()
     # An empty field is a NaN that was logged, unless this variant never has a number there.
     numbers = {(row[1], row[4], row[5]) for row in rows if not math.isnan(row[6])}
@@ -140,7 +153,8 @@ def _rows(
             raise ResultsError(f"{raw.path}: column {column!r} is empty in all finished {noun}; take it out")
     counts = ", ".join(f"{count} {state}" for state, count in sorted(left_out.items()))
     reason = f"{noun} left out because only {wanted} ones count: {counts}"
-    return rows, failed, [Problem(where=raw.path.name, reason=reason)] if counts else []
+    left = [Problem(where=raw.path.name, reason=reason)] if counts else []
+    return rows, failed, [*repeats.problems, *left]
 
 
 def _first(raw: RawTable, names: list[str]) -> str | None:

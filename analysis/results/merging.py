@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis import schema
 from analysis.errors import ResultsError
-from analysis.results.model import PredictionTable, Problem, Results
+from analysis.results.model import CellRecord, PredictionTable, Problem, Results
+from analysis.results.tables import same_score
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def together(studies: Sequence[Results]) -> Results:
@@ -35,7 +39,8 @@ def together(studies: Sequence[Results]) -> Results:
 
     problems = [replace(p, where=f"{study.study}: {p.where}") for study in studies for p in study.problems]
     owner: dict[str, int] = {}
-    cells, tables = [], []
+    cells: list[CellRecord] = []
+    tables: list[pd.DataFrame] = []
     for number, study in enumerate(studies):
         known = {cell for cell, holder in owner.items() if holder < number}
         new = [cell for cell in study.cells if cell.cell not in known]
@@ -44,7 +49,20 @@ def together(studies: Sequence[Results]) -> Results:
             problems.append(Problem(where=study.study, reason=text))
         cells += new
         owner |= dict.fromkeys((cell.cell for cell in new), number)
-        tables.append(study.table[~study.table[schema.COLUMN_CELL].isin(known)])
+        again = study.table[schema.COLUMN_CELL].isin(known)
+        if again.any():
+            different = _other_scores(study.table[again], pd.concat(tables))
+            if len(different):
+                row = different.iloc[0]
+                endpoint = schema.Endpoint(row[schema.COLUMN_METRIC], int(row[schema.COLUMN_DIM]))
+                text = (
+                    f"other scores than an earlier study records of the same cells: {len(different)}, neither is used;"
+                    f" the first: {row[schema.COLUMN_VARIANT]}, seed {row[schema.COLUMN_SEED]},"
+                    f" setting {row[schema.COLUMN_SETTING]}, {endpoint}"
+                )
+                problems.append(Problem(where=study.study, reason=text))
+            tables.append(different)
+        tables.append(study.table[~again])
     declared: dict[str, Any] = {}
     for name in ("declared_plan", "declared_baseline", "search"):
         values = [getattr(study, name) for study in studies]
@@ -67,6 +85,16 @@ def together(studies: Sequence[Results]) -> Results:
         ),
         **declared,
     )
+
+
+def _other_scores(table: pd.DataFrame, before: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a table whose cell has another score before; kept beside it, they are the conflict that they are."""
+    key = [schema.COLUMN_CELL, schema.COLUMN_METRIC, schema.COLUMN_DIM]
+    known: dict[Any, float] = dict(
+        zip(before[key].itertuples(index=False, name=None), before[schema.COLUMN_VALUE], strict=True)
+    )
+    rows = zip(table[key].itertuples(index=False, name=None), table[schema.COLUMN_VALUE], strict=True)
+    return table[[cell in known and not same_score(known[cell], value) for cell, value in rows]]
 
 
 def _variants(results: Results) -> set[str]:

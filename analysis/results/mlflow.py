@@ -16,7 +16,7 @@ from typing import Any
 from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.store import StoredRun, unknown_experiment
-from analysis.showing import hide_credentials
+from analysis.showing import ANSWERED_WITH_A_PAGE, hide_credentials, is_page, shown_uri
 
 PAGE = 1000
 RETRIES = "2"
@@ -107,9 +107,13 @@ class ClientStore:
             logging.getLogger("mlflow").setLevel(logging.ERROR)
             try:
                 yield MlflowClient(self.uri)
+            except ModuleNotFoundError as error:  # of a database's driver
+                said = f"needs the package {error.name!r}, which is not installed here"
+                raise ResultsError(f"{shown_uri(self.uri)}: {said}") from None
             except MlflowException as error:
-                first = " ".join(str(error).strip().splitlines()[:1])
-                raise ResultsError(hide_credentials(f"{self.uri}: MLflow says: {first}")) from None
+                first = " ".join(str(error).strip().splitlines()[:1]).replace(self.uri, shown_uri(self.uri))
+                said = ANSWERED_WITH_A_PAGE if is_page(error) else f"MLflow says: {first}"
+                raise ResultsError(hide_credentials(f"{shown_uri(self.uri)}: {said}")) from None
 
 
 def _run(run: Any) -> StoredRun:

@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.model import CellRecord, Problem, Results
 from analysis.results.runs import table
+from analysis.statistics.paired import TIE_TOLERANCE
 
 DELIMITERS = (",", ";", "\t", "|")
 SHOWN_ERRORS = 5
@@ -78,6 +79,53 @@ class LineErrors:
         if self.found:
             more = f"; and {len(self.found) - SHOWN_ERRORS} more" if len(self.found) > SHOWN_ERRORS else ""
             raise ResultsError(f"{self.path}: " + "; ".join(self.found[:SHOWN_ERRORS]) + more)
+
+
+class Repeats:
+    """Tells which rows give one score a second time with another value: neither is used, and a reader must find them.
+
+    Args:
+        path: The file.
+        unread: Columns that are not read; where such rows differ in one of them (a step, a time), it is named.
+    """
+
+    def __init__(self, path: Path, unread: Sequence[str] = ()) -> None:
+        self._path, self._unread = path, unread
+        self._first: dict[tuple[str, str, int], tuple[int, float, Mapping[str, str]]] = {}
+        self._found: list[Problem] = []
+
+    def add(self, line: int, row: Row, fields: Mapping[str, str]) -> None:
+        """Remember a row: its line, its score, and its fields as written."""
+        cell, variant, seed, setting, metric, dim, value = row
+        before, first, written = self._first.setdefault((cell, metric, dim), (line, value, fields))
+        if before == line or same_score(first, value):
+            return
+        endpoint = schema.Endpoint(metric, dim)
+        apart = [name for name in self._unread if written[name] != fields[name]]
+        why = f"; they differ in {', '.join(apart)}, which is not read: leave one row of each cell" if apart else ""
+        self._found.append(
+            Problem(
+                where=f"{self._path.name}, line {line}",
+                reason=f"a second, different score {endpoint} of {variant}, seed {seed}, setting {setting}: "
+                f"{_shown(value)} here and {_shown(first)} in line {before}, neither is used{why}",
+            )
+        )
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The first of them, and how many more there are."""
+        more = len(self._found) - SHOWN_ERRORS
+        rest = [Problem(where=self._path.name, reason=f"{more} more rows give a second, different score")]
+        return [*self._found[:SHOWN_ERRORS], *(rest if more > 0 else [])]
+
+
+def same_score(one: float, other: float) -> bool:
+    """Whether two records of a score say the same; two that are undefined do."""
+    return (math.isnan(one) and math.isnan(other)) or abs(one - other) <= TIE_TOLERANCE
+
+
+def _shown(value: float) -> str:
+    return "none" if math.isnan(value) else f"{value:.10g}"
 
 
 def read_raw(path: Path) -> RawTable:
@@ -169,6 +217,8 @@ def plain_rows(raw: RawTable) -> Rows:
     errors, rows, settings, left_out = LineErrors(raw.path), [], Settings(), Counter[str]()
     has_dim = schema.COLUMN_DIM in raw.header
     state = next((name for name in STATE_COLUMNS if name in raw.header), None)
+    known = {*schema.RESULT_COLUMNS, *([state] if state else []), ""}
+    repeats = Repeats(raw.path, [name for name in raw.header if name not in known])
     failed = []
     for line, row in raw.rows:
         if state is not None and row[state].lower() not in FINISHED_STATES:
@@ -190,9 +240,9 @@ def plain_rows(raw: RawTable) -> Rows:
             errors.check_range(line, "value", row[schema.COLUMN_VALUE], endpoint, value)
         if variant and seed is not None and endpoint is not None and value is not None:
             rows.append((cell_name(variant, seed, setting), variant, seed, setting, *endpoint, value))
+            repeats.add(line, rows[-1], row)
     errors.raise_if_any()
     _refuse_empty(raw, rows)
-    known = {*schema.RESULT_COLUMNS, *([state] if state else []), ""}
     extra = [name for name, lower in zip(raw.original, raw.header, strict=True) if lower not in known]
     unread = f"columns not read: {', '.join(extra)}"
     problems = [Problem(where=raw.path.name, reason=unread)] if extra else []
@@ -200,7 +250,7 @@ def plain_rows(raw: RawTable) -> Rows:
     if counts:
         reason = f"rows left out because column {state!r} does not say that they finished: {counts}"
         problems.append(Problem(where=raw.path.name, reason=reason))
-    return rows, failed, problems
+    return rows, failed, [*repeats.problems, *problems]
 
 
 SETTING_WORDS = ("lr", "learning_rate", "batch_size", "epochs", "max_steps", "weight_decay", "warmup_ratio")

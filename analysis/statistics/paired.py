@@ -165,12 +165,26 @@ class SignSource:
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
         self._drawn: dict[int, Floats] = {}
+        self._subsets: dict[int, tuple[Floats, Floats]] = {}
 
     def rows(self, n: int) -> Floats:
         """Shape (RESAMPLES, n), the same at every call."""
         if n not in self._drawn:
             self._drawn[n] = draw_signs(n, self._rng)
         return self._drawn[n]
+
+    def subsets(self, n: int) -> tuple[Floats, Floats]:
+        """`_subsets` of these rows, found once."""
+        if n not in self._subsets:
+            self._subsets[n] = _subsets(self.rows(n))
+        return self._subsets[n]
+
+
+def _subsets(signs: Floats) -> tuple[Floats, Floats]:
+    """Rows with a -1, and twice how many each has."""
+    chosen = signs.shape[1] - signs.sum(axis=1)
+    kept = chosen > 0
+    return (signs, chosen) if kept.all() else (signs[kept], chosen[kept])
 
 
 Random = np.random.Generator | SignSource
@@ -232,12 +246,11 @@ def sign_flip_interval(d: ArrayLike, *, level: float = 0.95, rng: Random | None 
     widest = (float(values.min()), float(values.max()))
     if n <= EXACT_UP_TO:
         signs = all_signs(n)[1:]
+        chosen = n - signs.sum(axis=1)  # twice the number of entries with sign -1
     elif rng is None:
         raise ValueError(f"{n} seeds need random subsets: pass rng")
     else:
-        signs = draw_signs(n, rng)
-        signs = signs[(signs < 0).any(axis=1)]
-    chosen = n - signs.sum(axis=1)  # twice the number of entries with sign -1
+        signs, chosen = rng.subsets(n) if isinstance(rng, SignSource) else _subsets(draw_signs(n, rng))
     means = np.sort((values.sum() - signs @ values) / chosen)
     # The small number keeps 0.05 * 2^n / 2 from falling below a whole number by rounding of 1 - level.
     k = math.floor((1 - level) * (len(means) + 1) / 2 + 1e-9)
@@ -277,16 +290,31 @@ def wilcoxon_signed_rank(
     doubled = np.rint(2 * ranks).astype(int)
     if doubled.size > WILCOXON_EXACT_UP_TO:
         return _wilcoxon_by_expansion(doubled, positive, alternative)
-    mass = np.ones(1)
-    for step in doubled:
-        grown = np.zeros(mass.size + step)
-        grown[: mass.size] += mass / 2
-        grown[step:] += mass / 2
-        mass = grown
-    observed = int(doubled[positive].sum())
-    at_least, at_most = float(mass[observed:].sum()), float(mass[: observed + 1].sum())
-    p = {"greater": at_least, "less": at_most, "two-sided": 2 * min(at_least, at_most)}[alternative]
+    observed, total = int(doubled[positive].sum()), int(doubled.sum())
+    # The distribution is symmetric: one tail gives both.
+    tail, last = _lower_tail(doubled, min(observed, total - observed))
+    other = 1 - tail + last
+    at_least, at_most = (tail, other) if 2 * observed > total else (other, tail)
+    p = {"greater": at_least, "less": at_most, "two-sided": 2 * tail}[alternative]
     return Wilcoxon(w_plus=observed / 2, p_value=min(1.0, p))
+
+
+def _lower_tail(steps: NDArray[np.int_], limit: int) -> tuple[float, float]:
+    """P(S <= limit) and P(S = limit), where S adds each step or not, by the toss of a coin; at most 1,000 steps.
+
+    Counts of the 2^n sign patterns, kept up to the limit only; exact to 53 steps, else to rounding.
+    """
+    unit = int(np.gcd.reduce(steps))
+    steps, limit = np.sort(steps) // unit, limit // unit
+    counts = np.zeros(limit + 1)
+    counts[0], size = 1.0, 1
+    for step in steps.tolist():
+        end = min(size + step, limit + 1)
+        if end > step:
+            counts[step:end] += counts[: end - step].copy()
+        size = end
+    half = math.ldexp(1.0, -steps.size)
+    return float(counts.sum()) * half, float(counts[limit]) * half
 
 
 def _wilcoxon_by_expansion(doubled: NDArray[np.int_], positive: NDArray[np.bool_], side: Alternative) -> Wilcoxon:

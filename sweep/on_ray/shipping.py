@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from analysis.showing import shown_uri
 from sweep.errors import ClusterError
 from sweep.study import Study
 from trainables.spec import BUILTIN_DATA, SPLITS, TOY_MODELS
@@ -52,6 +53,8 @@ KEYS: Final = {
     "a signed web token": rb"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
 }
 """What -> its shape. A file that holds one is not shipped, whatever it is called."""
+_USER_ALONE: Final = re.compile(r"//[^\s/@:]+@")
+_PASSWORD: Final = re.compile(r"//[^\s/@:'\"]*:[^\s/@'\"]+@")
 _KEYS: Final = {what: re.compile(shape) for what, shape in KEYS.items()}
 _LEFT_OUT_FOLDERS: Final = ("__pycache__", "node_modules", "site-packages", "mlruns", "mlartifacts", "*.egg-info")
 
@@ -106,8 +109,10 @@ def shipment_of(study: Study) -> Shipment:
     """What is shipped for a study.
 
     Raises:
-        ClusterError: a named file is missing, outside the study's folder or holds a key, or all of it is too large.
+        ClusterError: a named file is missing, outside the study's folder or holds a key, the study file holds a
+            password, or all of it is too large.
     """
+    _refuse_passwords(study)
     left_out: dict[str, str] = {}
     found = {file.relative_to(study.root).as_posix(): file for file in _python_files(study.root)}
     for name in [name for name, file in found.items() if _named_secret(file)]:
@@ -134,6 +139,26 @@ def shipment_of(study: Study) -> Shipment:
         left_out=tuple(text for one, text in sorted(left_out.items()) if one not in found),
         study_file=f"{STUDY_FOLDER}/{name}",
     )
+
+
+def _refuse_passwords(study: Study) -> None:
+    """The study file leaves whole: neither its search's storage nor any other address in it may hold a password."""
+    storage = study.search.storage if study.search is not None else None
+    if storage is not None:
+        no_user = _USER_ALONE.sub("//", storage)
+        if shown_uri(no_user) != no_user:
+            raise ClusterError(
+                f"{study.path}: search.storage: {shown_uri(storage)!r} is written there with a password, and the"
+                " study file is shipped; give the address without it (PostgreSQL reads PGPASSWORD or ~/.pgpass, MySQL"
+                " an option file), or submit the study that `sweep tune` wrote, which needs no storage"
+            )
+    found = _PASSWORD.search(study.text)
+    if found is not None:
+        line = study.text.count("\n", 0, found.start()) + 1
+        raise ClusterError(
+            f"{study.path}: line {line} holds an address with a password, and the study file is shipped; take it out,"
+            " or read it from the environment of the machines"
+        )
 
 
 def _named_secret(file: Path) -> bool:

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from analysis.showing import hide_credentials
+from analysis.showing import hide_credentials, shown_uri
 from sweep.errors import ClusterError
 from sweep.on_ray.shipping import Shipment, shipment_of
-from sweep.record.tracking_uri import shown_uri
 from sweep.study import Study
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import tempfile
 import time
 import uuid
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from analysis import schema
 from analysis.files import write_atomically
+from analysis.showing import ANSWERED_WITH_A_PAGE, is_page
 from sweep.console import one_line
 from sweep.errors import RefusedRecord, TrackingError, TrackingUnavailable
 from sweep.record.ledger import RecordedRun
@@ -85,7 +85,7 @@ def _worth_waiting(error: Exception) -> bool:
     """A store that is away, locked or busy may come back; a request that it refuses will be refused again."""
     from mlflow.exceptions import InvalidUrlException, MlflowException
 
-    if _damage(error) is not None or _is_page(error) or isinstance(error, InvalidUrlException):
+    if _damage(error) is not None or is_page(error) or isinstance(error, InvalidUrlException):
         return False
     if _made_by_another(error):
         return True
@@ -104,13 +104,6 @@ def _written_by_another(error: Exception) -> bool:
 def _made_by_another(error: Exception) -> bool:
     """Two processes make a new SQLite database at the same moment; once one is through, the other finds it made."""
     return "sqlite3.OperationalError" in str(error) and "already exists" in str(error)
-
-
-def _is_page(error: BaseException) -> bool:
-    """A page for people where MLflow gives JSON. With a status of 500 and above it is a proxy's that waits, too."""
-    text = str(error)
-    page = re.search(r"Response body: '\s*<(!doctype|html|\?xml)", text, re.IGNORECASE) is not None
-    return "not in a valid JSON format" in text or (page and "failed with error code 5" not in text)
 
 
 def _damage(error: BaseException) -> str | None:
@@ -187,11 +180,8 @@ class Tracking:
         except Exception as error:
             if "Invalid Host header" in str(error):
                 raise TrackingError(f"tracking store: {host_refusal(self.uri)}") from error
-            if _is_page(error):
-                raise TrackingError(
-                    f"tracking store {self.uri}: it answered with HTML instead of JSON; a login page or a proxy? "
-                    "expected the address of an MLflow server"
-                ) from error
+            if is_page(error):
+                raise TrackingError(f"tracking store {self.uri}: {ANSWERED_WITH_A_PAGE}") from error
             if damage := _damage(error):
                 file = database_file(self.uri)
                 raise TrackingError(f"tracking store {self.uri}: {file or 'its database'} {damage}") from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from analysis.showing import hide_credentials
+from analysis.showing import shown_uri
 from sweep.errors import TrackingError
 from sweep.files import file_name
 from sweep.record.mlflow_ui import runs_page
@@ -59,12 +59,6 @@ def where_to_look(uri: str, experiment_id: str) -> str:
     here = file == Path.cwd() / DATABASE_FILE
     store = "" if here else f" --backend-store-uri {uri}"
     return f"mlflow ui{store}, then http://127.0.0.1:5000{page}"
-
-
-def shown_uri(uri: str) -> str:
-    """A URI without user and password, however it is written."""
-    scheme, separator, rest = uri.partition("://")
-    return hide_credentials(f"{scheme}{separator}{rest.rpartition('@')[2]}" if scheme != "sqlite" else uri)
 
 
 @contextmanager

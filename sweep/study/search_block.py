@@ -84,6 +84,13 @@ class SearchBlock(Block):
                 raise wrong("expected split/metric_dim, such as validation/spearman_64") from None
         return endpoint
 
+    @field_validator("storage")
+    @classmethod
+    def _storage(cls, storage: str | None) -> str | None:
+        if storage is not None and "://" not in storage:
+            raise wrong("expected an SQLAlchemy URL, such as sqlite:///optuna.db or postgresql://HOST/NAME")
+        return storage
+
     @model_validator(mode="after")
     def _budget_fits(self) -> SearchBlock:
         size = number_of_points(self.space)

@@ -22,9 +22,10 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 
+from analysis.showing import shown_uri
 from sweep.console import one_line
 from sweep.errors import TrackingError
-from sweep.record.tracking_uri import database_file, make_private, shown_uri
+from sweep.record.tracking_uri import database_file, make_private
 from sweep.study.search_block import Point, Range, Scalar, SearchBlock, number_of_points, rounded
 from trainables.training_fields import TRAINING_FIELDS
 

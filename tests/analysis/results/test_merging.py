@@ -68,6 +68,23 @@ def test_a_cell_of_both_studies_counts_once() -> None:
     assert "6 cells are recorded in an earlier study too" in both.problems[0].reason
 
 
+def test_a_cell_with_another_score_in_the_second_file_decides_nothing(tmp_path: Path) -> None:
+    files = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for file, last in zip(files, ("0.66", "0.9"), strict=True):
+        scores = {(v, s): f"0.{5 + (v == 'b')}{s}" for v in "ab" for s in range(7)} | {("b", 6): last}
+        lines = [f"{v},{s},test/spearman,64,{x}" for (v, s), x in scores.items()]
+        file.write_text("\n".join(["variant,seed,metric,dim,value", *lines]) + "\n")
+    both = tmp_path / "both.parquet"
+    words = [word for file in files for word in ("--results", str(file))]
+    done = CliRunner().invoke(main, ["export", *words, "--output", str(both)])
+    assert done.exit_code == 0, done.output
+    found = json.loads(CliRunner().invoke(main, ["report", "--results", str(both), "--format", "json"]).stdout)
+    assert found["comparisons"][0]["verdict"] == "cannot_decide"
+    assert "b, seed 6, setting default: two different scores for test/spearman_64" in str(found)
+    assert "other scores than an earlier study records of the same cells: 1, neither is used" in str(found["problems"])
+    assert "the first: b, seed 6, setting default, test/spearman_64" in str(found["problems"])
+
+
 def test_labels_fall_back_to_all_fields_that_differ() -> None:
     cells = [*on("x", 0.01).cells, *on("y", 0.01).cells]
     settings = [{"epochs": 1, "rate": 1}, {"epochs": 1, "rate": 2}, {"epochs": 2, "rate": 1}]

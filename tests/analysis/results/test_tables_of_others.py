@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.comparing.findings import StudyFindings
-from analysis.errors import PlanError
+from analysis.errors import PlanError, ResultsError
 from analysis.report.report import Question, report_on_results
 from analysis.results.load import load_file
 from analysis.statistics import paired
@@ -113,3 +113,61 @@ def test_sorted_pairs_count_as_all_pairs(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_signs_drawn_in_parts_are_those_drawn_at_once() -> None:
     whole = 2.0 * np.random.default_rng(9).integers(0, 2, size=(paired.RESAMPLES, 19)).astype(np.float64) - 1.0
     assert np.array_equal(paired.draw_signs(19, np.random.default_rng(9)), whole)
+
+
+MLFLOW = "run_id,status,params.variant,params.seed,metrics.test/spearman_64"
+OPTUNA = "number,state,value,user_attrs_variant,user_attrs_seed,user_attrs_test/spearman_64"
+
+
+@pytest.mark.parametrize(
+    ("header", "form", "apart"),
+    [
+        (PLAIN, "{v},{s},test/spearman,64,{x}", ""),
+        (f"{PLAIN},state,run", "{v},{s},test/spearman,64,{x},finished,r{v}{s}", ""),
+        (f"{PLAIN},_step", "{v},{s},test/spearman,64,{x},100", ""),
+        (f"{PLAIN},_step", "{v},{s},test/spearman,64,{x},{n}", "they differ in _step, which is not read"),
+        (MLFLOW, "r{v}{s},FINISHED,{v},{s},{x}", ""),
+        (MLFLOW, "r{n},FINISHED,{v},{s},{x}", ""),
+        (OPTUNA, "{n},COMPLETE,{x},{v},{s},{x}", ""),
+    ],
+    ids=["plain", "one-run", "one-step", "two-steps", "mlflow-one-run", "mlflow-two-runs", "optuna"],
+)
+@pytest.mark.parametrize(("second", "shown"), [("0.9", "0.9"), ("", "none")])
+def test_a_second_value_of_a_score_names_its_row_and_decides_nothing(
+    tmp_path: Path, header: str, form: str, apart: str, second: str, shown: str
+) -> None:
+    table = [(v, s, x + 0.5 + s / 100) for v, x in (("a", 0.0), ("b", 0.01)) for s in range(7)]
+    lines = [form.format(v=v, s=s, x=x, n=n) for n, (v, s, x) in enumerate(table)]
+    alike = findings(tmp_path / "x.csv", [*lines, form.format(v="a", s=3, x=0.53, n=99)], header)
+    assert alike.comparisons[0].verdict != "cannot_decide"
+    assert not any("a second, different score" in p.reason for p in alike.problems)
+
+    found = findings(tmp_path / "x.csv", [*lines, form.format(v="a", s=3, x=second, n=99)], header)
+    assert found.comparisons[0].verdict == "cannot_decide"
+    assert "a, seed 3, setting default: two different scores for test/spearman_64" in found.headline
+    (told,) = [p for p in found.problems if "a second, different score" in p.reason]
+    assert told.where == "x.csv, line 16"
+    assert told.reason.startswith(
+        "a second, different score test/spearman_64 of a, seed 3, setting default:"
+        f" {shown} here and 0.53 in line 5, neither is used"
+    )
+    after = told.reason.partition("neither is used")[2]
+    assert after.startswith(f"; {apart}") if apart else after == ""
+
+
+def test_a_table_of_curves_names_its_first_rows_and_how_many_more(tmp_path: Path) -> None:
+    lines = [f"{line},{step}" for line in rows() for step in (50, 100)]
+    lines = [line.replace(",64,0.", ",64,0.0") if line.endswith(",50") else line for line in lines]
+    problems = findings(tmp_path / "x.csv", lines, f"{PLAIN},step").problems
+    assert sum("in step, which is not read: leave one row of each cell" in p.reason for p in problems) == 5
+    assert any(p.reason == "9 more rows give a second, different score" for p in problems)
+
+
+def test_a_run_that_stands_for_two_cells_is_refused(tmp_path: Path) -> None:
+    lines = [f"r{v}{s},FINISHED,{v},{s},0.5{s}" for v in "ab" for s in range(3)]
+    findings(tmp_path / "x.csv", [*lines, lines[0]], MLFLOW)
+    with pytest.raises(ResultsError) as caught:
+        findings(tmp_path / "x.csv", [*lines, "rb2,FINISHED,b,3,0.52"], MLFLOW)
+    assert "line 8: run_id: 'rb2' is not valid; expected another run than line 7, which says b-s2-default" in str(
+        caught.value
+    )

@@ -140,3 +140,25 @@ def test_equivalence_floor_lets_five_seeds_decide() -> None:
     assert e.tost_p == pytest.approx(5.443831735255964e-05)
     assert not equivalence([0.0035, 0.0031, 0.004, 0.0029, 0.0036], margin=0.002).equivalent
     assert equivalence([], margin=0.1).exact_p == 1.0
+
+
+@pytest.mark.parametrize("digits", [1, 6])
+@pytest.mark.parametrize("shift", [-0.2, 0.0, 0.1])
+def test_wilcoxon_of_hundreds_of_seeds_against_the_whole_distribution(digits: int, shift: float) -> None:
+    d = np.round(np.random.default_rng(6).normal(shift, 1, 301), digits)
+    d = d[d != 0]
+    doubled = np.rint(2 * stats.rankdata(np.abs(d))).astype(int)
+    mass = np.ones(1)
+    for step in doubled:
+        mass = (np.append(mass, np.zeros(step)) + np.append(np.zeros(step), mass)) / 2
+    observed = int(doubled[d > 0].sum())
+    for side, p in (("greater", mass[observed:].sum()), ("less", mass[: observed + 1].sum())):
+        assert paired.wilcoxon_signed_rank(d, alternative=side).p_value == pytest.approx(p, rel=1e-12)  # type: ignore[arg-type]
+
+
+def test_subsets_kept_for_many_endpoints_are_those_drawn_for_one() -> None:
+    d = np.random.default_rng(1).normal(0.1, 1, 19)
+    kept = paired.SignSource(np.random.default_rng(5))
+    first = paired.sign_flip_interval(d, rng=kept)
+    assert first == paired.sign_flip_interval(d, rng=np.random.default_rng(5))
+    assert first == paired.sign_flip_interval(d, rng=kept)

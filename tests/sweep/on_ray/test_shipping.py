@@ -190,6 +190,40 @@ def test_a_named_file_that_holds_a_key_is_refused(name: str, folder: Path) -> No
     assert KEYS["GitHub"] not in str(caught.value)
 
 
+SEARCH = """
+search: {space: {learning_rate: [1e-5, 2e-5]}, trials: 2, seeds: [100], storage: "STORAGE"}
+"""
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        "postgresql://me:s3cret@db/optuna",
+        "postgresql+psycopg://me:s3/c@ret@db/optuna",
+        "mysql://db/optuna?user=me&password=s3cret",
+    ],
+)
+def test_a_search_storage_with_a_password_stays_here(storage: str, folder: Path) -> None:
+    (folder / "study.yaml").write_text(STUDY + SEARCH.replace("STORAGE", storage))
+    for words in (["--list"], ["--address", "http://127.0.0.1:1"]):
+        done = CliRunner().invoke(main, ["submit", str(folder / "study.yaml"), *words])
+        assert done.exit_code == 2
+        assert f"{folder / 'study.yaml'}: search.storage: '{storage.split(':')[0]}://db/optuna" in done.stderr
+        assert "give the address without it" in done.stderr
+        assert not any(part in done.output for part in ("s3cret", "s3/c", "c@ret"))
+
+
+def test_any_other_address_with_a_password_in_the_study_file_does_too(folder: Path) -> None:
+    with pytest.raises(ClusterError, match=r"study\.yaml: line 2 holds an address with a password") as caught:
+        shipped(folder, "\n# runs: http://me:s3cret@server:5000" + STUDY)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("storage", ["postgresql://db/optuna", "postgresql://me@db:5432/optuna", "sqlite:///o@b.db"])
+def test_a_search_storage_without_one_is_shipped(storage: str, folder: Path) -> None:
+    assert "study.yaml" in names(shipped(folder, STUDY + SEARCH.replace("STORAGE", storage)))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from analysis.cli import main as analysis
 from sweep.cli import main as sweep
-from sweep.errors import ClusterError, SweepError, TrackingError
+from sweep.errors import ClusterError, StudyError, SweepError, TrackingError
 from sweep.on_ray.machines import tracking_trouble
 from sweep.on_ray.submit import submit_study
 from sweep.record.recording import failure_recording
@@ -119,11 +119,22 @@ def test_a_wrong_password_is_refused_without_repeating_it(written: str, guarded:
         assert written not in done.output
 
 
-@pytest.mark.parametrize("uri", ["postgresql://me:s3cr et@db/runs", "ftp://me:s3cret@host", "http://me:s3c'r\"et@h x"])
+def test_a_search_storage_without_its_scheme_is_refused_without_repeating_its_password(tmp_path: Path) -> None:
+    search = {"space": {"learning_rate": [1e-5, 2e-5]}, "trials": 1, "seeds": [100], "storage": "me:s3cret@db/x"}
+    with pytest.raises(StudyError, match=r"search\.storage: 'db/x' is not valid; expected an SQLAlchemy URL"):
+        load_study(write(tmp_path, noop(search=search)))
+
+
+@pytest.mark.parametrize(
+    "uri", ["me:s3cret@host:5000", "postgresql://me:s3cr et@db/runs", "ftp://me:s3cret@host", "http://me:s3c'r\"et@h x"]
+)
 def test_an_address_that_is_refused_is_shown_without_password(uri: str) -> None:
     with pytest.raises(TrackingError) as caught:
         absolute_uri(uri)
     assert "s3c" not in str(caught.value)
+    made = CliRunner().invoke(analysis, ["report", "any", "--tracking-uri", uri])
+    assert made.exit_code == 2
+    assert "s3c" not in made.output
 
 
 def test_a_job_on_a_cluster_is_not_given_a_password_in_its_command(tmp_path: Path) -> None:
@@ -155,3 +166,30 @@ def test_a_password_of_the_search_storage_is_not_recorded_with_the_study_file(st
     kept = [file.read_text() for file in tmp_path.rglob("study.yaml") if file != path]
     assert kept
     assert not any("s3cret" in text for text in kept)
+
+
+@pytest.mark.parametrize("storage", ["nodriver://me:s3cret@db/x", "postgresql://me:s3cret@db:port/x"])
+def test_a_password_of_the_search_storage_is_shown_and_recorded_nowhere(
+    storage: str, store: Tracking, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEP_SPOOL_DIR", str(tmp_path / "spool"))
+    search = {
+        "space": {"learning_rate": [1e-5, 2e-5]},
+        "trials": 1,
+        "seeds": [100],
+        "endpoint": "validation/spearman_8",
+    }
+    path = write(tmp_path, noop(search={**search, "storage": storage}))
+    given = ["--tracking-uri", store.uri]
+    assert run_study(load_study(path).with_seeds(1), InProcess(), RunOptions(tracking_uri=store.uri)) == 0
+    shown = ""
+    for words in (["plan"], ["plan", "--json"], ["status"], ["status", "--json"], ["tune"]):
+        done = CliRunner().invoke(sweep, [words[0], str(path), *words[1:], *given])
+        shown += done.output
+        assert done.exit_code == (2 if words == ["tune"] else 0), done.output
+    assert "sweep: search storage " in shown
+    made = CliRunner().invoke(analysis, ["report", str(path), *given])
+    assert "s3cret" not in "".join([*capfd.readouterr(), shown, made.output])
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file != path]
+    assert any(file.name == "mlflow.db" for file in files)
+    assert [file for file in files if b"s3cret" in file.read_bytes()] == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from analysis.cli import main as analysis
 from sweep.cli import main
 from sweep.errors import TrackingUnavailable
 from sweep.on_ray.machines import tracking_trouble
@@ -59,6 +60,23 @@ def test_a_login_page_is_said_at_once(command: str, page: str, tmp_path: Path, m
     assert f"tracking store {page}: it answered with HTML instead of JSON; a login page or a proxy?" in done.stderr
     assert "Sign in" not in done.output
     assert "waiting" not in done.output
+
+
+@pytest.mark.parametrize("command", [["report"], ["export", "--output", "x.parquet"], ["power", "--pilot"]])
+def test_the_analysis_says_so_too(
+    command: list[str], page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIRSWEEP_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    address = page.replace("http://", "http://me:s3cret@")
+    done = CliRunner().invoke(analysis, [*command, "any", "--tracking-uri", address])
+    assert time.monotonic() - began < 8
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"analysis: {page}: it answered with HTML instead of JSON; a login page or a proxy?"
+        " expected the address of an MLflow server\n"
+    )
 
 
 def test_a_machine_says_so_too(page: str) -> None:
