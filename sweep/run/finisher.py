@@ -82,7 +82,7 @@ class Finisher:
 
     def ended(self, work: Assignment, outcome: Outcome) -> None:
         """An attempt ended as its worker says."""
-        if outcome.kind == "unrecorded":
+        if outcome.kind == "unrecorded" or outcome.waited:
             self._cells.stop()  # now, not once it is its turn: the next cell would wait in vain, too
         self._cells.ended(work.launch)
         self._inbox.put((work, outcome))
@@ -132,7 +132,8 @@ class Finisher:
             case "failed" if outcome.failure_kind == schema.FAILURE_CELL:
                 run_id = outcome.run_id
                 if outcome.detail:
-                    run_id = self._record_failure(work, outcome)
+                    with self._tracking.waiting_at_most(AGAIN_S if outcome.waited else self._tracking.wait_s):
+                        run_id = self._record_failure(work, outcome)
                 if run_id is not None:
                     self._tracking.close(run_id, "FAILED")
                 self._fail(work, outcome.reason)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from sweep.errors import RefusedRecord, SweepError
+from sweep.errors import RefusedRecord, SweepError, TrackingUnavailable
 from sweep.record.recording import Recording, attempt_tags, failure_recording, recording_of
 from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
@@ -77,6 +77,8 @@ class Outcome:
     """`cell` or `infrastructure`, for a failure."""
     detail: str = ""
     """The whole story of a failure whose recording did not succeed; empty where it did."""
+    waited: bool = False
+    """That recording was waited for in vain: the store is not usable."""
     seconds: float = 0.0
     scores: Mapping[str, float] = field(default_factory=dict)
     """What is shown of its scores."""
@@ -155,14 +157,14 @@ class CellWorker:
         job = self._job(work.cell)
         ended = self._trainer.train(job, report, stop_requested)
         if ended.failure is not None:
-            return self._failed(work, run, ended.failure, ended.output)
+            return self._failed(work, run, ended.failure, ended.output, waits)
         if ended.result is None:
             return Outcome(kind="stopped", run_id=run_id, reason="stopped while training")
         result = _seen(ended.result, self.place.only_split)
         try:
             recording = recording_of(work.cell, result, time_ms=int(time.time() * 1000), output=ended.output)
         except Exception as error:
-            return self._failed(work, run, failure_of(error, job), ended.output)
+            return self._failed(work, run, failure_of(error, job), ended.output, waits)
         tell(WorkerStatus(phase="record", run_id=run_id))
         seconds = time.monotonic() - began
         scores = {name: result.scores[name] for name in self.place.primary if name in result.scores}
@@ -172,7 +174,7 @@ class CellWorker:
                 run = run or self._create(work, tracking)
                 tracking.record(run, recording, complete=True)
         except RefusedRecord as error:
-            return self._failed(work, run, failure_of(error, job), ended.output)
+            return self._failed(work, run, failure_of(error, job), ended.output, waits)
         except (SweepError, OSError) as error:
             return Outcome(
                 kind="unrecorded",
@@ -225,7 +227,9 @@ class CellWorker:
         except SweepError:
             return None
 
-    def _failed(self, work: Assignment, run: CellRun | None, failure: Failure, output: bytes) -> Outcome:
+    def _failed(
+        self, work: Assignment, run: CellRun | None, failure: Failure, output: bytes, waits: Callable[[str], None]
+    ) -> Outcome:
         outcome = Outcome(
             kind="failed",
             run_id=run.run_id if run else None,
@@ -235,13 +239,14 @@ class CellWorker:
             stops=f"stopped: {failure.reason}" if failure.every_cell else "",
         )
         try:
-            run = run or self._create(work, self.place.tracking)
             recording = failure_recording(
                 work.cell, reason=failure.reason, kind=failure.kind, detail=outcome.detail, output=output
             )
-            self.place.tracking.record(run, recording, complete=False)
-        except (SweepError, OSError):
-            return outcome  # the driver will try
+            with self.place.tracking.telling(waits) as tracking:
+                run = run or self._create(work, tracking)
+                tracking.record(run, recording, complete=False)
+        except (SweepError, OSError) as error:
+            return replace(outcome, waited=isinstance(error, TrackingUnavailable))  # the driver will try
         return replace(outcome, run_id=run.run_id, detail="")
 
     def _pack(self, work: Assignment, run: CellRun | None, recording: Recording) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -190,20 +191,70 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def filled(folder: Path) -> Path:
+    """A file that takes all the room there is."""
+    filler = folder / "filler"
+    with contextlib.suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(b"x" * 65536)
+            file.flush()
+    return filler
+
+
+def test_artifact_folder_full_with_two_slots(bench: Bench, small_disk: Path, note: Callable[[str], None]) -> None:
+    """The database has room, the artifacts have none: first until the wait is over, then until somebody makes room.
+
+    Only cells of `a` have artifacts. The others are recorded all the same: a slot gets free while `a` waits.
+    """
+    without = {name: {"trainable": "noop", "options": {"sleep_s": 1 + n / 100}} for n, name in enumerate("bcdef")}
+    bench.write({**bench.study, "variants": {"a": {}, **without}, "seeds": 4})
+    (bench.folder / "mlruns").symlink_to(small_disk)
+
+    def full_and_held() -> Path:
+        """Fill the disk and see that nothing is started once the cause is shown; at most one was handed out before."""
+        filler = filled(small_disk)
+        launch.wait_for("cannot be recorded yet: artifact folder ")
+        begun = len(bench.runs())
+        time.sleep(8)  # the second slot would get through the next cells, up to one of `a`
+        assert len(bench.runs()) <= begun + 1, f"cells were started while the disk was full:\n{launch.output}"
+        return filler
+
+    bench.env["SWEEP_TRACKING_WAIT_S"] = "20"
+    launch = bench.start("--max-concurrent", "2")
+    launch.wait_for("finished a-s0")
+    filler = full_and_held()
+    began = time.monotonic()
+    assert launch.wait() == 1, launch.output
+    assert time.monotonic() - began < 28, f"it was waited for more than once:\n{launch.output}"
+    assert "No space left on device; waiting up to 20 s; nothing new is started meanwhile" in launch.output
+    assert launch.output.index("cannot be recorded yet") < launch.output.index("is trained but not recorded; kept in")
+    kept = len(list((bench.folder / "spool").rglob("*.zip")))
+    assert 1 <= kept <= 2, launch.output
+    filler.unlink()
+
+    bench.env["SWEEP_TRACKING_WAIT_S"] = "120"
+    launch = bench.start("--max-concurrent", "2")
+    launch.wait_for(f"{kept} kept from before: recorded without training")
+    bench.wait_for_run("begun")
+    full_and_held().unlink()
+    assert launch.wait() == 0, launch.output
+    assert "kept in" not in launch.output
+
+    runs = bench.runs()
+    assert sorted(run.name for run in runs) == sorted(f"{v}-s{s}-default" for v in "abcdef" for s in range(4))
+    assert {(run.status, run.tags["sweep.attempt"]) for run in runs} == {("FINISHED", "1")}
+    assert all(len(run.predictions()) == (2 if run.name.startswith("a") else 0) for run in runs)
+    assert not list((bench.folder / "spool").rglob("*.zip"))
+    note(f"artifact folder full, two slots: {kept} of 24 cells kept, then waited for; each recorded once, trained once")
+
+
 def test_disk_full_at_recording(bench: Bench, small_disk: Path, check: Check) -> None:
     bench.database = small_disk / "mlflow.db"
     bench.uri = f"sqlite:///{bench.database}"
     bench.env["SWEEP_TRACKING_WAIT_S"] = "5"
     launch = bench.start()
     launch.wait_for("finished")
-    filler = small_disk / "filler"
-    with filler.open("wb") as file:
-        try:
-            while True:
-                file.write(b"x" * 65536)
-                file.flush()
-        except OSError:
-            pass
+    filler = filled(small_disk)
     try:
         assert launch.wait() == 1, launch.output
     finally:

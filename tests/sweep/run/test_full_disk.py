@@ -12,6 +12,7 @@ import pytest
 
 from sweep.record import tracking
 from sweep.record.tracking import Tracking
+from sweep.run import finisher
 from sweep.run.cell_queue import CellQueue
 from sweep.run.progress import Count, Progress, Tally
 from sweep.run.run_study import run_study
@@ -59,6 +60,38 @@ def test_one_wait_whose_cause_is_said_and_then_the_spool(
     again = InProcess()
     assert run_study(study, again) == 0
     assert again.ran == ["b-s0-default", "a-s1-default", "b-s1-default"]
+
+
+def test_a_failure_that_cannot_be_recorded_is_waited_for_once_too(
+    tmp_path: Path, store: Tracking, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEP_TRACKING_WAIT_S", "2")
+    monkeypatch.setattr(finisher, "AGAIN_S", 0.1)
+    own = f"own_{uuid.uuid4().hex}"
+    (tmp_path / f"{own}.py").write_text("def own(spec, report):\n    raise ValueError('it is broken')\n")
+    write = tracking.write_atomically
+    full = True
+
+    def on_a_small_disk(path: Path, content: bytes, **more: Any) -> None:
+        if full and path.name == "failure.txt":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, content, **more)
+
+    monkeypatch.setattr(tracking, "write_atomically", on_a_small_disk)
+    study = two_seeds(tmp_path, variants={"a": {"trainable": f"{own}:own"}, "b": {}})
+    backend = InProcess()
+    began = time.monotonic()
+    assert run_study(study, backend) == 1
+    assert time.monotonic() - began < 3.9
+    assert backend.ran == ["a-s0-default"]
+    shown = capsys.readouterr().err
+    assert "a-s0-default cannot be recorded yet: artifact folder " in shown
+    assert shown.count("waiting up to 2 s") == 1
+    full = False
+    again = InProcess()
+    assert run_study(study, again) == 1
+    assert again.ran == ["a-s0-default", "b-s0-default", "a-s1-default", "b-s1-default"]
+    assert "failed: a-s0-default: ValueError: it is broken" in capsys.readouterr().err
 
 
 def test_nothing_is_handed_out_while_held() -> None:
