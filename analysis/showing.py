@@ -9,7 +9,10 @@ import re
 import unicodedata
 
 _USER_INFO = re.compile(r"(?<!/)//(?!/)\S*@")
-_IN_QUERY = re.compile(r"([?&;][^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE)
+# `viewStateShareKey` names a view of MLflow's UI: no secret, and a link without it opens nothing.
+_IN_QUERY = re.compile(
+    r"([?&;](?!viewStateShareKey=)[^=&?\s]*(?:pass|pwd|secret|token|key)[^=&?\s]*=)[^&\s]+", re.IGNORECASE
+)
 
 
 def hide_credentials(text: str) -> str:
@@ -21,6 +24,11 @@ def hide_credentials(text: str) -> str:
     'postgresql://db/runs?sslpassword=***'
     """
     return _IN_QUERY.sub(r"\1***", _USER_INFO.sub("//", text)) if "//" in text else text
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what is counted: `1 cell`, `2 cells`, `1,000 cells`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def visible(text: str) -> str:

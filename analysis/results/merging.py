@@ -9,6 +9,7 @@ from typing import Any
 from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.model import PredictionTable, Problem, Results
+from analysis.showing import counted
 
 
 def together(studies: Sequence[Results]) -> Results:
@@ -40,7 +41,9 @@ def together(studies: Sequence[Results]) -> Results:
         known = {cell for cell, holder in owner.items() if holder < number}
         new = [cell for cell in study.cells if cell.cell not in known]
         if len(new) < len(study.cells):
-            text = f"{len(study.cells) - len(new)} cells are recorded in an earlier study too and count once"
+            again = len(study.cells) - len(new)
+            are, count = ("is", "counts") if again == 1 else ("are", "count")
+            text = f"{counted(again, 'cell')} {are} recorded in an earlier study too and {count} once"
             problems.append(Problem(where=study.study, reason=text))
         cells += new
         owner |= dict.fromkeys((cell.cell for cell in new), number)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from analysis import schema
-from sweep.console import EXIT_INTERRUPTED, Interrupts, counted, doing, say
+from analysis.showing import counted
+from sweep.console import EXIT_INTERRUPTED, Interrupts, doing, say
 from sweep.errors import ChangedStudyError, ClaimedError, SweepError, TrackingError, TrackingUnavailable
 from sweep.files import scratch_folder, spool_folder
 from sweep.record.ledger import (
