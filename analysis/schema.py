@@ -211,14 +211,20 @@ def by_dim_metric(metric: str) -> str:
 METRIC_LOSS: Final = "train/loss"
 METRIC_TIME_PREFIX: Final = "time/"
 METRIC_MEMORY_PEAK: Final = "memory/peak_mb"
-REPORT_MEAN: Final = "report/mean"
-REPORT_DIFFERENCE: Final = "report/mean_difference"
-REPORT_P: Final = "report/p"
+REPORT_METRIC_PREFIX: Final = "report/"
+REPORT_MEAN: Final = f"{REPORT_METRIC_PREFIX}mean"
+REPORT_DIFFERENCE: Final = f"{REPORT_METRIC_PREFIX}mean_difference"
+REPORT_P: Final = f"{REPORT_METRIC_PREFIX}p"
 
 
 def report_metric(what: str, variant: str, endpoint: str) -> str:
     """On the study run, of the report last logged: `report/p.interleaved.test.spearman_64`; one section of the UI."""
-    return f"{what}.{variant}.{endpoint.replace('/', '.')}"
+    return f"{what}.{recordable(variant)}.{endpoint.replace('/', '.')}"
+
+
+def recordable(label: str) -> str:
+    """A label as part of a name that every store takes: `lr=1e-5` is `lr_1e-5`."""
+    return re.sub(r"[^\w.\- ]", "_", label)
 
 
 NOT_ENDPOINT_PREFIXES: Final = ("train/", "time/", "memory/")

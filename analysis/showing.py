@@ -53,6 +53,11 @@ def is_page(error: BaseException) -> bool:
     return "not in a valid JSON format" in text or (page and "failed with error code 5" not in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and what is counted: `1 cell`, `2 cells`, `1,000 cells`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def visible(text: str) -> str:
     r"""A label with what moves or hides text written out: line ends, control characters, marks of direction.
 

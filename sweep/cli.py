@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from analysis.showing import hide_credentials
-from sweep.console import EXIT_INTERRUPTED, counted, doing
+from analysis.showing import counted, hide_credentials
+from sweep.console import EXIT_INTERRUPTED, doing
 
 if TYPE_CHECKING:
     from sweep.study import Study
@@ -19,7 +19,7 @@ URI_HELP = "MLflow tracking store. Default: MLFLOW_TRACKING_URI, else mlflow.db 
 
 study_argument = click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
 uri_option = click.option("--tracking-uri", metavar="URI", help=URI_HELP)
-cells_option = click.option("--cells", "every_cell", is_flag=True, help="Show the table of every cell, too.")
+cells_option = click.option("--cells", "every_cell", is_flag=True, help="Show every cell, of more than 40 too.")
 overrides_argument = click.argument("overrides", metavar="[FIELD=VALUE]...", nargs=-1)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
@@ -249,7 +249,7 @@ def plan(
 ) -> None:
     """Show what would run, its state and cost, and what to know before. Runs nothing.
 
-    With --cells every cell, in the order of the run.
+    Every cell stands there in the order of the run; where there are more than 40, with --cells.
 
     Takes the options of `sweep run` and checks them alike.
 
@@ -303,7 +303,7 @@ def _show(
     rerun: Sequence[str] = (),
 ) -> None:
     from sweep.run.launch import how_to_see_failures
-    from sweep.status import show, status_json, study_status
+    from sweep.status import FEW_CELLS, show, status_json, study_status
 
     found = study_status(study, _uri(tracking_uri))
     if rerun:
@@ -315,7 +315,7 @@ def _show(
         return
     if study.overridden:
         click.echo(f"overridden on the command line: {' '.join(study.overridden)}")
-    show(found, every_cell=every_cell, cost=with_cost)
+    show(found, every_cell=every_cell or len(found.statuses) <= FEW_CELLS, cost=with_cost)
     for line in how_to_see_failures(study, found.statuses, tracking_uri):
         click.echo(hide_credentials(line))
     _notice(found.warnings)

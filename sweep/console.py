@@ -22,13 +22,12 @@ def say(line: str) -> None:
 
 def doing(what: str) -> None:
     """What is being waited for, as `checking my-study.yaml ...`; on a terminal only, since a log needs no patience."""
-    if sys.stderr.isatty():
+    if _on_terminal():
         say(f"{what} ...")
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 cell`, `2 cells`, `1,000 cells`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def _on_terminal() -> bool:
+    return sys.stderr.isatty()
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:

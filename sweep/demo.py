@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from analysis.showing import counted
 from sweep.record.tracking_uri import default_uri
 from sweep.study import Study, load_study
 
@@ -67,7 +68,7 @@ def main() -> None:
     for name, score in before.items():
         print(f"  {score:6.3f}  {NAMES[name]}")
     for variant, (mean, cells) in _after_training(study, endpoint).items():
-        print(f"  {mean:6.3f}  {variant}, mean of {cells} cells")
+        print(f"  {mean:6.3f}  {variant}, mean of {counted(cells, 'cell')}")
     print(
         f"\n{time.monotonic() - started:.0f} s in all. What next:\n"
         f"  the report with figures   {OUTPUT / 'report.html'}\n"

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, TextIO
 
 from analysis import schema
-from sweep.console import counted
+from analysis.showing import counted
 from sweep.files import lock_file
 from sweep.record.ledger import (
     CellStatus,
@@ -52,6 +52,8 @@ _COLOURS = {
 }
 _ATTENTION = (schema.STATE_FAILED, schema.STATE_STALE)
 WATCH_S = 2.0
+FEW_CELLS = 40
+"""Up to so many, all of them are shown below the matrix without being asked for."""
 _HEAD = ("#", "state", "variant", "seed", "setting", "key", "note")
 _ENDED = ("FINISHED", "FAILED", "KILLED")
 

@@ -15,6 +15,7 @@ from analysis.errors import PlanError, ResultsError
 from analysis.plan import AnalysisPlan
 from analysis.report.document import Document
 from analysis.results.model import Results
+from analysis.showing import counted
 
 if TYPE_CHECKING:
     from analysis.results.mlflow_study import MlflowStudy
@@ -162,7 +163,8 @@ class Report:
                     numbers[schema.report_metric(mean, treatment, name)] = endpoint.mean_treatment
                     numbers[schema.report_metric(mean, baseline, name)] = endpoint.mean_baseline
         known = {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
-        return known, {one.treatment: one.verdict for one in found}
+        exploratory = ", exploratory" if self.findings.plan.exploratory else ""
+        return known, {one.treatment: f"{one.verdict}{exploratory}" for one in found}
 
 
 def draw_figures(findings: StudyFindings) -> tuple[Any, ...]:
@@ -241,7 +243,7 @@ def report_on_study(
         prefetch = getattr(results.predictions, "prefetch", None)
         if prefetch is not None:
             prefetch([cell.cell for cell in results.cells], split)
-    progress(f"comparing {len(results.cells)} cells")
+    progress(f"comparing {counted(len(results.cells), 'cell')}")
     report = replace(report_on_results(results, question), origin=origin)
     # The note that follows a report changes the history; what was found stays valid with it.
     noted = origin.state_after_note(state, report.note_detail())

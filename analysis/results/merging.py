@@ -10,6 +10,7 @@ from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.model import CellRecord, PredictionTable, Problem, Results
 from analysis.results.tables import same_score
+from analysis.showing import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,13 +46,15 @@ def together(studies: Sequence[Results]) -> Results:
         known = {cell for cell, holder in owner.items() if holder < number}
         new = [cell for cell in study.cells if cell.cell not in known]
         if len(new) < len(study.cells):
-            text = f"{len(study.cells) - len(new)} cells are recorded in an earlier study too and count once"
+            again = len(study.cells) - len(new)
+            are, count = ("is", "counts") if again == 1 else ("are", "count")
+            text = f"{counted(again, 'cell')} {are} recorded in an earlier study too and {count} once"
             problems.append(Problem(where=study.study, reason=text))
         cells += new
         owner |= dict.fromkeys((cell.cell for cell in new), number)
-        again = study.table[schema.COLUMN_CELL].isin(known)
-        if again.any():
-            different = _other_scores(study.table[again], pd.concat(tables))
+        repeated = study.table[schema.COLUMN_CELL].isin(known)
+        if repeated.any():
+            different = _other_scores(study.table[repeated], pd.concat(tables))
             if len(different):
                 row = different.iloc[0]
                 endpoint = schema.Endpoint(row[schema.COLUMN_METRIC], int(row[schema.COLUMN_DIM]))
@@ -62,7 +65,7 @@ def together(studies: Sequence[Results]) -> Results:
                 )
                 problems.append(Problem(where=study.study, reason=text))
             tables.append(different)
-        tables.append(study.table[~again])
+        tables.append(study.table[~repeated])
     declared: dict[str, Any] = {}
     for name in ("declared_plan", "declared_baseline", "search"):
         values = [getattr(study, name) for study in studies]

@@ -82,6 +82,11 @@ class ClientStore:
         with self._client() as client:
             client.set_tag(run_id, key, value)
 
+    def delete_tag(self, run_id: str, key: str) -> None:
+        """Remove one tag."""
+        with self._client() as client:
+            client.delete_tag(run_id, key)
+
     def log_metrics(self, run_id: str, metrics: Mapping[str, float]) -> None:
         """Record numbers on a run."""
         with self._client() as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -282,6 +283,9 @@ class MlflowStudy:
     def record_findings(self, metrics: Mapping[str, float], verdicts: Mapping[str, str]) -> None:
         """Put a report's numbers and verdicts on the study run, where the UI lists runs.
 
+        What an earlier report left there and this one does not say goes: tags are removed, numbers become NaN, since
+        MLflow removes none.
+
         Args:
             metrics: Name -> value.
             verdicts: Treatment -> verdict.
@@ -291,11 +295,16 @@ class MlflowStudy:
         """
         from analysis.results.mlflow import ClientStore
 
-        store, run_id = ClientStore(self.uri), self._noted_run().run_id
-        store.log_metrics(run_id, {name: value for name, value in metrics.items() if not schema.name_problem(name)})
-        for treatment, verdict in verdicts.items():
-            if not schema.name_problem(schema.TAG_VERDICT_PREFIX + treatment):
-                store.set_tag(run_id, schema.TAG_VERDICT_PREFIX + treatment, verdict)
+        store, run = ClientStore(self.uri), self._noted_run()
+        new = {name: value for name, value in metrics.items() if not schema.name_problem(name)}
+        old = {name for name in run.metrics if name.startswith(schema.REPORT_METRIC_PREFIX)}
+        store.log_metrics(run.run_id, {**dict.fromkeys(old - new.keys(), math.nan), **new})
+        tags = {schema.TAG_VERDICT_PREFIX + schema.recordable(one): verdict for one, verdict in verdicts.items()}
+        for name, verdict in tags.items():
+            store.set_tag(run.run_id, name, verdict)
+        for name in run.tags:
+            if name.startswith(schema.TAG_VERDICT_PREFIX) and name not in tags:
+                store.delete_tag(run.run_id, name)
 
     def _noted_run(self) -> StoredRun:
         if not self.study_runs:

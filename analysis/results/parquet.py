@@ -19,6 +19,7 @@ from analysis.results.mlflow_study import finished_splits
 from analysis.results.model import CellRecord, HistoryEntry, PredictionTable, Problem, Results
 from analysis.results.runs import table as table_of
 from analysis.results.tables import guarded
+from analysis.showing import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,9 @@ def export_results(results: Results, path: Path) -> list[str]:
     finished = sum(cell.state == schema.STATE_FINISHED for cell in results.cells)
     if ending == ".parquet":
         write_archive(results, path, finished_splits(results))
-        lines = [f"wrote {path}: {len(results.cells)} cells ({finished} finished), {len(results.table)} scores"]
+        lines = [
+            f"wrote {path}: {counted(len(results.cells), 'cell')} ({finished} finished), {len(results.table)} scores"
+        ]
         problems = getattr(results.predictions, "problems", [])
         return [*lines, *(f"{problem.where}: {problem.reason}" for problem in problems)]
     if ending == ".csv":
@@ -50,7 +53,7 @@ def export_results(results: Results, path: Path) -> list[str]:
             table[name] = table[name].map(guarded)
         write_atomically(path, table.to_csv(index=False, lineterminator="\n").encode())
         return [
-            f"wrote {path}: {len(results.table)} scores of {finished} finished cells",
+            f"wrote {path}: {len(results.table)} scores of {counted(finished, 'finished cell')}",
             "a CSV carries neither fingerprints nor predictions: a report on it is unverified and has no crossed"
             " intervals; --output FILE.parquet keeps all",
         ]

@@ -18,6 +18,8 @@ MACHINE_LEARNING: Final = "custom_model_development"
 """MLflow's word for experiments of training runs."""
 VIEW_KEY: Final = "pairsweep"
 VIEW_TAG: Final = f"mlflow.sharedViewState.{VIEW_KEY}"
+MOST_CHARTED: Final = 8
+"""Primary scores that the view charts: a page of more is not read, and its tag would be long."""
 OPENING: Final = "**Study.**"
 """How a description begins that is ours to change."""
 
@@ -46,7 +48,7 @@ def experiment_tags(study: Study, experiment_id: str, present: Mapping[str, str]
 def view(study: Study) -> dict[str, Any]:
     """The state of the runs page: cells alone, one group per variant (and setting), the primary scores as charts."""
     by = [schema.TAG_SETTING, schema.TAG_VARIANT] if len(study.settings) > 1 else [schema.TAG_VARIANT]
-    metrics = list(study.primary)
+    metrics = list(study.primary)[:MOST_CHARTED]
     curves = dict.fromkeys(schema.by_dim_metric(schema.parse_endpoint(name).metric) for name in metrics)
     charts = [_chart(f"score-{name}", "BAR", name) for name in metrics]
     charts += [{**_chart(f"curve-{name}", "LINE", name), **_LINE} for name in curves]

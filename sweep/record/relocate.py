@@ -15,12 +15,13 @@ from typing import Final
 
 from analysis import schema
 from analysis.places import ARTIFACTS_FOLDER, local_folder, placed
+from analysis.showing import shown_uri
 from sweep.errors import ClaimedError, TrackingError
 from sweep.files import lock_file
 from sweep.record.retry import START_WAIT_S
 from sweep.record.study_lock import Owner, StudyLock, other_driver_alive
 from sweep.record.tracking import Tracking
-from sweep.record.tracking_uri import absolute_uri, database_file, shown_uri
+from sweep.record.tracking_uri import absolute_uri, database_file
 
 SHOWN: Final = 3
 """Missing runs that an error names."""

@@ -12,13 +12,14 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from analysis import schema
 from analysis.revisions import current_numbers
-from analysis.showing import hide_credentials, visible
+from analysis.showing import counted, hide_credentials, visible
 from sweep.errors import RefusedRecord
 from sweep.record.ledger import RecordedRun, runs_to_rename
 from sweep.record.mlflow_ui import experiment_tags
@@ -194,7 +195,8 @@ def follow_names(
         now = cell.variant if same_setting else f"{cell.variant} in setting {cell.setting}"
         names[before, now] += 1
     for (before, now), count in names.items():
-        say(f"note: {visible(before)} is now called {now}: {count} recorded cells renamed, none trained again")
+        renamed = counted(count, "recorded cell")
+        say(f"note: {visible(before)} is now called {now}: {renamed} renamed, none trained again")
     return names.total()
 
 
@@ -205,7 +207,8 @@ def open_study_run(tracking: Tracking, study: Study) -> StudyRun:
     """
     experiment_id = tracking.open_experiment(study.name)
     tags = experiment_tags(study, experiment_id, tracking.experiment_tags(experiment_id))
-    tracking.set_experiment_tags(experiment_id, tags)
+    with suppress(RefusedRecord):  # a store that takes no such tags shows a plainer page, and runs the study
+        tracking.set_experiment_tags(experiment_id, tags)
     run = tracking.study_run(study.name)
     if run is None:
         tags = {schema.TAG_STUDY_FILE: study.path.name, **_plan_tag(declared_plan(study))}
@@ -348,7 +351,8 @@ def _design(study: Study) -> str:
     names = ", ".join(f"`{setting}`" for setting in study.settings)
     settings = f" x {len(study.settings)} settings ({names})" if len(study.settings) > 1 else ""
     return (
-        f"**Design.** {len(study.variants)} variants x {len(study.seeds)} seeds{settings}: {cells} cells; alpha"
+        f"**Design.** {counted(len(study.variants), 'variant')} x {counted(len(study.seeds), 'seed')}{settings}:"
+        f" {counted(cells, 'cell')}; alpha"
         f" {plan.alpha:g}, {margin}, stopping {plan.stopping}. Should the file have changed since: the plan that counts"
         f" is the one recorded at the first run, `{schema.PLAN_ARTIFACT}`."
     )

@@ -12,7 +12,8 @@ from typing import Final
 
 from analysis import schema
 from analysis.revisions import current_numbers
-from sweep.console import EXIT_INTERRUPTED, Interrupts, counted, doing, say
+from analysis.showing import counted
+from sweep.console import EXIT_INTERRUPTED, Interrupts, doing, say
 from sweep.errors import ChangedStudyError, ClaimedError, SweepError, TrackingError, TrackingUnavailable
 from sweep.files import scratch_folder, spool_folder
 from sweep.record.ledger import (

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from analysis import schema
-from analysis.showing import hide_credentials
-from sweep.console import counted
+from analysis.showing import counted, hide_credentials
 from sweep.run.worker import WorkerStatus
 
 if TYPE_CHECKING:
@@ -315,7 +314,8 @@ class Tally:
     def _line(self, endpoint: str, treatment: str) -> str | None:
         base = self._scores.get((endpoint, self._baseline), {})
         other = self._scores.get((endpoint, treatment), {})
-        differences = [other[pair] - base[pair] for pair in base if pair in other]
+        # A copy: the terminal is drawn by a thread of its own, while cells are added.
+        differences = [other[pair] - score for pair, score in list(base.items()) if pair in other]
         if not differences:
             return None
         ahead = sum(difference > TIE for difference in differences)

@@ -15,7 +15,9 @@ from click.testing import CliRunner, Result
 
 from sweep.cli import main
 from sweep.errors import ClusterError, TrackingUnavailable
+from sweep.files import spool_folder
 from sweep.on_ray.ray_backend import RayBackend
+from sweep.record.spool import SUFFIX
 from sweep.run.launch import RunOptions
 from sweep.study import Study
 from tests.sweep.studies import noop, toy, write
@@ -274,6 +276,23 @@ def test_an_impossible_home_is_named(command: str, tmp_path: Path, monkeypatch: 
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith(f"; HOME is '{home}', which is no folder that can be written: set HOME to one\n")
+
+
+def test_clean_says_in_words_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEP_SPOOL_DIR", str(tmp_path / "spool"))
+    path = write(tmp_path, noop(seeds=1))
+    assert sweep("clean", path).stderr == "nothing to remove\n"
+    spool_folder("noop-study").mkdir(parents=True)
+    (spool_folder("noop-study") / f"{'0' * 64}{SUFFIX}").write_bytes(b"damaged")
+    assert sweep("clean", path).stderr == "nothing to remove; kept 1 waiting result that cannot be read\n"
+
+
+def test_a_start_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, noop())
+    monkeypatch.setattr("sweep.run.run_study.run_study", lambda *_: 0)
+    assert sweep("run", path).stderr == ""
+    monkeypatch.setattr("sweep.console._on_terminal", lambda: True)
+    assert sweep("run", path).stderr == f"checking {path} ...\n"
 
 
 def test_ray_in_an_impossible_home_names_it(tmp_path: Path) -> None:

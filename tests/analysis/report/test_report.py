@@ -277,6 +277,12 @@ def test_power_from_a_pilot_uses_its_spread(file: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["power", "--effect", "0.1"]).exit_code == 2
 
 
+def test_a_pilots_note_is_said_once(file: Path) -> None:
+    words = ["power", "--pilot", str(file), "--effect", "0.002"]
+    text = " ".join(CliRunner().invoke(main, words).stdout.split())
+    assert text.count("is itself uncertain") == 1
+
+
 def test_interleaving_keeps_every_role_and_chunking_does_not() -> None:
     assert role("chunked", 20, 32) == ("imaginary", 4)
     assert role("chunked", 20, 64) == ("real", 52)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sqlite3
 import subprocess
@@ -355,6 +356,22 @@ def test_log_puts_numbers_and_verdict_on_the_study_run(tmp_path: Path, monkeypat
     assert metrics[f"report/p.{name}"] == found["adjusted_p"]
     assert metrics[f"report/mean.{name}"] == found["mean_treatment"]
     assert study_run().tags[f"sweep.verdict.{comparison['treatment']}"] == comparison["verdict"]
+
+    # What the next report does not say does not stay beside what it says.
+    done = CliRunner().invoke(main, [*words, "--baseline", comparison["treatment"], "--log"])
+    (turned,) = json.loads(done.stdout)["comparisons"]
+    metrics, tags = study_run().metrics, study_run().tags
+    assert math.isnan(metrics[f"report/p.{name}"])
+    other = f"{turned['treatment']}.{found['endpoint'].replace('/', '.')}"
+    assert metrics[f"report/mean_difference.{other}"] == -found["mean_difference"]
+    verdicts = {tag: verdict for tag, verdict in tags.items() if tag.startswith("sweep.verdict.")}
+    assert verdicts == {f"sweep.verdict.{turned['treatment']}": f"{turned['verdict']}, exploratory"}
+
+
+def test_any_label_gives_a_name_that_stores_take() -> None:
+    name = schema.report_metric(schema.REPORT_P, "lr=1e-5+b@2", "test/spearman_64")
+    assert name == "report/p.lr_1e-5_b_2.test.spearman_64"
+    assert schema.name_problem(name) is None
 
 
 def test_parquet_export_gives_the_same_report(run: Run, uri: str, folder: Path) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.schema import TAG_DESCRIPTION, TAG_VARIANT, VERDICT_HEADING
+from analysis.schema import CORRELATIONS, TAG_DESCRIPTION, TAG_VARIANT, VERDICT_HEADING
+from analysis.showing import hide_credentials
+from sweep.errors import RefusedRecord
+from sweep.record.mlflow_ui import view
 from sweep.record.study_run import describe, open_study_run
 from sweep.record.tracking import Tracking
 from sweep.record.tracking_uri import where_to_look
@@ -73,7 +76,23 @@ def test_it_stands_on_the_study_run(tmp_path: Path) -> None:
 )
 def test_where_to_look(uri: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert where_to_look(uri.format(cwd=tmp_path), "3") == shown
+    found = where_to_look(uri.format(cwd=tmp_path), "3")
+    assert found == shown
+    assert hide_credentials(found) == shown  # as it is printed
+
+
+def test_the_view_stays_small_and_a_store_without_such_tags_runs_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary = [f"{split}/{name}_{dim}" for split in ("test", "validation") for name in CORRELATIONS for dim in (16, 64)]
+    study = load_study(studies.write(tmp_path, studies.toy(analysis={"primary": primary})))
+    assert len(json.dumps(view(study))) < 5000
+
+    def refuse(*_: object) -> None:
+        raise RefusedRecord("tag too long")
+
+    monkeypatch.setattr(Tracking, "set_experiment_tags", refuse)
+    assert open_study_run(Tracking(f"sqlite:///{tmp_path / 'mlflow.db'}"), study).run_id
 
 
 def test_the_experiment_is_training_runs_with_a_view_by_variant(tmp_path: Path) -> None:
@@ -89,3 +108,8 @@ def test_the_experiment_is_training_runs_with_a_view_by_variant(tmp_path: Path) 
     open_study_run(tracking, study)
     kept = tracking.experiment_tags(experiment)
     assert (kept[TAG_DESCRIPTION], kept["mlflow.experimentKind"]) == ("mine", "finetuning")
+
+
+def test_one_is_one(tmp_path: Path) -> None:
+    study = load_study(studies.write(tmp_path, studies.toy(variants={"a": {"loss": "cosent"}}, seeds=1)))
+    assert "**Design.** 1 variant x 1 seed: 1 cell; alpha" in describe(study)

@@ -132,7 +132,7 @@ CELL, SYSTEM = schema.FAILURE_CELL, schema.FAILURE_INFRASTRUCTURE
         ("hoards", DECLARED, "out of memory: more than resources.memory, 1.0 GiB (", CELL),
         ("grows", DECLARED, "out of memory: more than resources.memory, 1.0 GiB (", CELL),
         ("recurses", {}, "RecursionError: maximum recursion depth exceeded", CELL),
-        ("returns_nothing", {}, "TypeError: a trainable must return a TrainResult, not NoneType", CELL),
+        ("returns_nothing", {}, "the trainable returned a NoneType; expected trainables.spec.TrainResult", CELL),
         ("grows", {"memory_bytes": 2**30}, "out of memory: more than its share of this machine's, 1.0 GiB (", SYSTEM),
         ("breaks_a_pipe", {}, "BrokenPipeError: its own", CELL),
         ("no_such", {}, "InputError: ", CELL),

@@ -149,7 +149,7 @@ def test_files_that_cannot_be_reached_are_named(old: Path, new: Path) -> None:
     assert "Files cannot be reached" in told
     assert "none were stored" not in told
     for text in (str(old / "mlruns"), str(new / "mlruns"), "sweep relocate STUDY --artifacts FOLDER"):
-        assert text in told
+        assert "".join(text.split()) in "".join(told.split())  # a long path breaks at the edge of the page
     plan = json.loads(report(new, "--format", "json")[0])["plan"]
     assert (plan["primary"], plan["baseline"]) == ([DECLARED], "old")  # from the tag
     with pytest.raises(TrackingError, match=r"sweep relocate STUDY --artifacts FOLDER"):

@@ -71,6 +71,8 @@ def test_searched_frozen_compared(tmp_path: Path, store: Tracking, capsys: pytes
     said = capsys.readouterr()
     assert said.out == f"{tmp_path / 'planted.tuned.yaml'}\n"
     assert "validation/spearman_64" in said.err
+    assert "[ 1/12] finished" in said.err  # the whole budget from the start: 2 variants x 3 trials x 2 seeds
+    assert "[12/12] finished" in said.err
     assert "test/" not in said.err  # a search neither shows nor stores what its variants are compared on
     searched = store.recorded_runs("planted", schema.KIND_SEARCH)
     assert not [name for run in searched for name in run.metrics if name.startswith("test/")]
