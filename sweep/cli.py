@@ -284,6 +284,8 @@ def _show(study: Study, tracking_uri: str | None, as_json: bool, *, with_cost: b
         click.echo(line)
     if with_cost:
         click.echo(str(found.cost))
+        if found.disk_use is not None:
+            click.echo(found.disk_use)
     _notice(found.warnings)
 
 

@@ -44,6 +44,7 @@ from sweep.run.backend import Backend, Session, SessionRequest, Workload
 from sweep.run.cell_queue import CellQueue
 from sweep.run.cell_source import CellSource
 from sweep.run.finisher import Finisher
+from sweep.run.kept_models import without_model
 from sweep.run.progress import Count, Progress, tally_of
 from sweep.run.worker import Place
 from sweep.study.cells import Cell
@@ -142,6 +143,8 @@ class Launch:
         if todo:
             for line in [*preflight.check_study(self.study), *changed_versions(self._runs)]:
                 say(f"warning: {line}")
+        for line in without_model(self.study, statuses, self._runs):
+            say(f"warning: {line}")
         if not todo and not self._left_open() and self._is_as_recorded():
             return self._report(statuses, 0)
         return self._with_session(todo, replaces)
@@ -315,6 +318,7 @@ class Launch:
             max_concurrent=self._options.max_concurrent,
             time_limit_s=resources.time_limit,
             modules=preflight.modules_ahead(self.study),
+            keeps_models=self.study.keep.model is not None and self._kind != schema.KIND_SEARCH,
             only_split=self._searched_split(),
             primary=self.study.primary,
         )

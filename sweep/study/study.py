@@ -13,7 +13,7 @@ from analysis.plan import AnalysisPlan
 from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, name_problem, parse_endpoint
 from sweep.study import overrides as layers
 from sweep.study.fields import MAX_SEED, MAX_SEEDS, as_study_error, look_alike, suggestion, unknown_field
-from sweep.study.model import Overrides, Resources, StudyFile
+from sweep.study.model import Keep, Overrides, Resources, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy, check_search
 from sweep.study.yaml_reader import MISSING, Document, FieldPath, read_document
 from trainables.spec import BUILTIN_TRAINABLE, EVALUATION_SPLITS, TrainSpec
@@ -44,6 +44,7 @@ class Study:
     """Label -> overrides; `default` -> nothing when the study has no settings."""
     resources: Resources
     analysis: AnalysisPlan
+    keep: Keep
     search: SearchBlock | None = None
     searched_by: SearchedBy | None = None
     specs: Mapping[tuple[str, str], TrainSpec]
@@ -148,6 +149,7 @@ def load_study(path: str | Path) -> Study:
         seeds=declared.seeds,
         settings={label: layer for label, (layer, _) in settings.items()},
         resources=declared.resources,
+        keep=declared.keep,
         analysis=declared.analysis,
         search=declared.search,
         searched_by=declared.searched_by,
