@@ -48,6 +48,8 @@ TAG_DIGEST_PREFIX: Final = "sweep.digest."
 """Prefix; digest of the `data`, the `model` and each user module that the cell used."""
 TAG_NOTES: Final = "sweep.notes"
 """JSON list: what a reader of the cell should know."""
+TAG_MODEL: Final = "sweep.model"
+"""`last` on a cell whose final model is kept as the artifact folder MODEL_ARTIFACT; absent where none is."""
 TAG_LAUNCH: Final = "sweep.launch"
 """Random id of one attempt, so that a creation whose answer was lost can be found again."""
 TAG_HEARTBEAT: Final = "sweep.heartbeat"
@@ -102,6 +104,10 @@ HISTORY_TAG_REPORT: Final = "sweep.history.report."
 REPORTS_ARTIFACT_DIR: Final = "reports"
 
 
+MODEL_ARTIFACT: Final = "model"
+"""Folder of a cell's kept model."""
+MODEL_LAST: Final = "last"
+"""Value of TAG_MODEL."""
 PREDICTIONS_ARTIFACT_DIR: Final = "predictions"
 
 

@@ -32,6 +32,7 @@ from sweep.record.ledger import (
 from sweep.record.study_lock import is_live
 from sweep.record.tracking import Tracking
 from sweep.record.tracking_uri import database_file
+from sweep.run.kept_models import disk_use, without_model
 from sweep.run.preflight import planned_cells, unresolved_notices
 from sweep.run.progress import duration
 from sweep.run.sequential import SequentialState, state_lines, state_now
@@ -68,6 +69,8 @@ class StudyStatus:
     warnings: tuple[str, ...]
     cost: StudyCost
     """Spent and expected."""
+    disk_use: str | None = None
+    """Of the models that are to be kept, in a line."""
     sequential: SequentialState | None = None
     """Of a sequential study: its e-values against their thresholds."""
     running: Mapping[str, RecordedRun] = field(default_factory=dict)
@@ -101,12 +104,14 @@ def study_status(study: Study, tracking_uri: str) -> StudyStatus:
         *_changes(statuses),
         *_revisions(cells, recorded),
         *_others(cells, recorded),
+        *without_model(study, statuses, recorded),
     ]
     return StudyStatus(
         study=study,
         statuses=tuple(statuses),
         warnings=tuple(warnings),
         cost=study_cost(statuses, recorded, gpus=study.resources.gpus),
+        disk_use=disk_use(study, [status.cell for status in to_run(statuses, retry_failed=False)]),
         sequential=sequential,
         running=_running(statuses, recorded),
         search=_search(study, tracking),
@@ -360,6 +365,8 @@ def show(found: StudyStatus, out: TextIO | None = None, *, every_cell: bool = Fa
     lines += found.cost.lines()
     if cost:
         lines.append(str(found.cost))
+        if found.disk_use is not None:
+            lines.append(found.disk_use)
     for line in lines:
         print(line, file=out)
 

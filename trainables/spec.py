@@ -267,6 +267,8 @@ class TrainResult:
     datasets: tuple[DatasetRecord, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader should know, such as the share of unknown tokens."""
+    save: Callable[[Path], None] | None = field(default=None, compare=False, repr=False)
+    """Writes the final model into an existing, empty folder; called once, under `keep: {model: last}` only."""
 
 
 Trainable = Callable[[TrainSpec, Report], TrainResult]

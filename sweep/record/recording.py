@@ -9,7 +9,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from analysis import schema
@@ -20,6 +20,10 @@ from trainables.spec import Predictions, TrainResult
 FAILURE_ARTIFACT: Final = "failure.txt"
 OUTPUT_ARTIFACT: Final = "output.txt"
 """What a cell's process wrote to its standard output and error."""
+NO_MODEL: Final = "no model kept"
+NO_MODEL_GIVEN: Final = f"{NO_MODEL}: the trainable gives none"
+NO_MODEL_STORED: Final = f"{NO_MODEL}: the tracking store could not be reached when it was there"
+"""How notes about `keep: {model: last}` begin, and two of them."""
 MAX_PARAM: Final = 6000
 """Longest value of an MLflow param; the full value stands in the tag of typed fields."""
 
@@ -56,6 +60,11 @@ class Recording:
     inputs: tuple[Input, ...] = ()
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     """Artifact path -> contents."""
+
+    def with_note(self, note: str) -> Recording:
+        """The same with one more thing that a reader should know."""
+        notes = [*json.loads(self.tags.get(schema.TAG_NOTES, "[]")), note]
+        return replace(self, tags={**self.tags, schema.TAG_NOTES: json.dumps(notes, ensure_ascii=False)})
 
     def header(self) -> dict[str, Any]:
         """All but the artifacts, as JSON-ready values."""

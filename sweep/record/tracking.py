@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from analysis import schema
-from analysis.files import write_atomically
+from analysis.files import write_atomically, written_atomically
 from analysis.showing import ANSWERED_WITH_A_PAGE, is_page
 from sweep.console import one_line
 from sweep.errors import RefusedRecord, TrackingError, TrackingUnavailable
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 PARENT_TAG: Final = "mlflow.parentRunId"
 USER_TAG: Final = "mlflow.user"
+_MODEL_DATA: Final = "model.sentence_transformer"
+"""Where MLflow's sentence_transformers flavor looks for the model's own files."""
 PAGE: Final = 1000
 MAX_DIGEST: Final = 36
 """MLflow's longest dataset digest; the whole digest stands in the tags."""
@@ -334,12 +339,21 @@ class Tracking:
         run: Run = self._call(create)
         return run
 
-    def record(self, run: CellRun, recording: Recording, *, complete: bool) -> None:
-        """Store a recording: metrics, then artifacts, then (if asked) the tag that says all is stored."""
+    def record(self, run: CellRun, recording: Recording, *, complete: bool, model: Path | None = None) -> None:
+        """Store a recording: metrics, then artifacts, then (if asked) the tag that says all is stored.
+
+        Args:
+            run: Of the cell.
+            recording: What to store.
+            complete: That is all there is.
+            model: Folder of the cell's saved model, where it is kept.
+        """
         from mlflow.entities import Metric, Param, RunTag
 
-        done = RunTag(schema.TAG_COMPLETE, "true")
-        in_one = complete and not recording.artifacts and not recording.inputs
+        done = [RunTag(schema.TAG_COMPLETE, "true")]
+        if model is not None:
+            done.append(RunTag(schema.TAG_MODEL, schema.MODEL_LAST))
+        in_one = complete and not recording.artifacts and not recording.inputs and model is None
         tags = [RunTag(name, value) for name, value in recording.tags.items()]
         metrics = [Metric(one.name, one.value, one.time_ms, one.step) for one in recording.metrics]
         params = [Param(name, value) for name, value in recording.params.items()]
@@ -347,15 +361,17 @@ class Tracking:
         head, last = metrics[:-800], metrics[-800:]
         if head:
             self._call(lambda client, _: client.log_batch(run.run_id, metrics=head))
-        batch = {"metrics": last, "params": params, "tags": [*tags, done] if in_one else tags}
+        batch = {"metrics": last, "params": params, "tags": [*tags, *done] if in_one else tags}
         self._call(lambda client, _: client.log_batch(run.run_id, **batch))
         if recording.inputs:
             inputs = [_dataset_input(one) for one in recording.inputs]
             self._call(lambda client, _: client.log_inputs(run.run_id, datasets=inputs))
         for path, content in recording.artifacts.items():
             self.put_artifact(run, path, content)
+        if model is not None:
+            self.put_model(run, model)
         if complete and not in_one:
-            self._call(lambda client, _: client.log_batch(run.run_id, tags=[done]))
+            self._call(lambda client, _: client.log_batch(run.run_id, tags=done))
 
     def put_artifact(self, run: CellRun, path: str, content: bytes) -> None:
         """Store one artifact; on a local disk atomically.
@@ -374,6 +390,24 @@ class Tracking:
             file = Path(scratch) / name
             file.write_bytes(content)
             self._call(lambda client, _: client.log_artifact(run.run_id, str(file), folder or None))
+
+    def put_model(self, run: CellRun, folder: Path) -> None:
+        """Store a saved model as the artifact folder `model`, never with a whole file in memory.
+
+        A folder of sentence-transformers (one with `modules.json`) becomes an MLflow model, which registries take; any
+        other is stored as it is.
+        """
+        of_library = (folder / "modules.json").is_file()
+        into = f"{schema.MODEL_ARTIFACT}/{_MODEL_DATA}" if of_library else schema.MODEL_ARTIFACT
+        local = _local_path(run.artifact_uri)
+        if local is None:
+            self._call(lambda client, _: client.log_artifacts(run.run_id, str(folder), into))
+        else:
+            for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+                target = local / into / file.relative_to(folder)
+                self._call(partial(_copy, file, target), what=f"artifact folder {local}")
+        if of_library:  # last: without it, the folder is no model
+            self.put_artifact(run, f"{schema.MODEL_ARTIFACT}/MLmodel", _mlmodel(run).encode())
 
     def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         """Set tags, over what they were."""
@@ -461,6 +495,20 @@ def _dataset_input(one: Input) -> DatasetInput:
         profile=profile,
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", one.context)])
+
+
+def _copy(file: Path, target: Path, client: Any, failures: int) -> None:
+    with written_atomically(target) as temporary:
+        shutil.copyfile(file, temporary)
+
+
+def _mlmodel(run: CellRun) -> str:
+    """The file that makes a folder an MLflow model, as mlflow.sentence_transformers.load_model reads it."""
+    from mlflow.models import Model
+
+    model = Model(artifact_path=schema.MODEL_ARTIFACT, run_id=run.run_id)
+    model.add_flavor("sentence_transformers", sentence_transformers_version=version("sentence-transformers"), code=None)
+    return str(model.to_yaml())
 
 
 def _local_path(artifact_uri: str) -> Path | None:

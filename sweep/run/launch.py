@@ -46,6 +46,7 @@ from sweep.run.backend import Backend, Session, SessionRequest, Workload
 from sweep.run.cell_queue import CellQueue
 from sweep.run.cell_source import CellSource
 from sweep.run.finisher import Finisher
+from sweep.run.kept_models import without_model
 from sweep.run.progress import Count, Progress, tally_of
 from sweep.run.worker import Place, no_fingerprint
 from sweep.study import Study
@@ -166,6 +167,8 @@ class Launch:
             doing("checking data, model and losses")
             for line in [*preflight.check_study(self.study), *changed_versions(self._runs)]:
                 say(f"warning: {line}")
+        for line in without_model(self.study, statuses, self._runs):
+            say(f"warning: {line}")
         if not todo and not self._left_open() and self._is_as_recorded():
             return self._report(statuses, 0)
         return self._with_session(todo, replaces)
@@ -351,6 +354,7 @@ class Launch:
             max_concurrent=self._options.max_concurrent,
             time_limit_s=resources.time_limit,
             modules=preflight.modules_ahead(self.study),
+            keeps_models=self.study.keep.model is not None and self._kind != schema.KIND_SEARCH,
             only_split=self._searched_split(),
             primary=self.study.primary,
             allow_unverified=self._options.allow_unverified,

@@ -9,17 +9,20 @@ import errno
 import faulthandler
 import os
 import random
+import shutil
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from analysis import schema
 from sweep.console import one_line
+from sweep.record.recording import NO_MODEL, NO_MODEL_GIVEN
 from sweep.run.memory import limit_memory, shown_bytes
 from trainables.kept import ENV_KEPT
 from trainables.spec import DatasetRecord, Predictions, Progress, TrainResult, TrainSpec
@@ -44,6 +47,8 @@ class Job:
     memory_declared: bool = False
     """The study names that limit; else it is a share of the machine."""
     time_limit_s: float | None = None
+    model_folder: Path | None = None
+    """Empty folder for the final model; None: it is not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +124,27 @@ def train_job(job: Job, report: Callable[[Progress], None]) -> TrainResult:
     fetch_model(spec)
     trainable = load_trainable(spec.trainable, spec.root)
     configure(job.threads)  # again: loading it may have imported torch
-    return plain_result(trainable(spec, report))
+    given = trainable(spec, report)
+    result = plain_result(given)
+    if job.model_folder is None:
+        return result
+    return replace(result, notes=(*result.notes, *_save_model(given, job.model_folder)))
+
+
+def _save_model(given: TrainResult, folder: Path) -> tuple[str, ...]:
+    """Have the trainable write its model.
+
+    Returns:
+        A note that says why there is none, which costs the cell nothing else; nothing where there is one.
+    """
+    if given.save is None:
+        return (NO_MODEL_GIVEN,)
+    try:
+        given.save(folder)
+    except Exception as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        return (f"{NO_MODEL}: it cannot be saved ({one_line(error)})",)
+    return () if any(folder.iterdir()) else (f"{NO_MODEL}: the trainable's save wrote nothing",)
 
 
 def plain_result(given: Any) -> TrainResult:

@@ -6,13 +6,17 @@ training does to its process must not reach the next one.
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from sweep.errors import RefusedRecord, SweepError, TrackingUnavailable
-from sweep.record.recording import Recording, attempt_tags, failure_recording, recording_of
+from sweep.files import scratch_folder
+from sweep.record.recording import NO_MODEL_STORED, Recording, attempt_tags, failure_recording, recording_of
 from sweep.record.spool import Spooled
 from sweep.record.tracking import CellRun, Tracking
 from sweep.run.training import Failure, Job, Trainer, failure_of
@@ -48,6 +52,8 @@ class Place:
     """Longest training of a cell."""
     modules: tuple[str, ...] = ()
     """What the cells need imported."""
+    keeps_models: bool = False
+    """Each cell's final model is stored with its run."""
     only_split: str | None = None
     """The split whose scores are recorded, where that is one: a search must not see the test scores of its trials."""
     allow_unverified: bool = False
@@ -135,6 +141,22 @@ class CellWorker:
             tell: Gets the worker's status, often.
             stop_requested: Asked while training; True ends the training.
         """
+        with self._model_folder() as folder:
+            return self._run(work, tell, stop_requested, folder)
+
+    @contextmanager
+    def _model_folder(self) -> Iterator[Path | None]:
+        """An empty folder for a cell's model, gone afterwards; None where none is kept."""
+        if not self.place.keeps_models:
+            yield None
+            return
+        # A launch removes this scratch at its end, should the worker be killed before.
+        scratch = scratch_folder(self.place.study, self.place.tracking.uri)
+        scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="model-", dir=scratch, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+
+    def _run(self, work: Assignment, tell: Tell, stop_requested: Callable[[], bool], folder: Path | None) -> Outcome:
         began = time.monotonic()
         tell(WorkerStatus(phase="begin"))
         run = self._begin(work)
@@ -154,7 +176,7 @@ class CellWorker:
         def waits(cause: str) -> None:
             tell(WorkerStatus(phase="record", run_id=run_id, waiting=cause))
 
-        job = self._job(work.cell)
+        job = self._job(work.cell, folder)
         ended = self._trainer.train(job, report, stop_requested)
         if ended.failure is not None:
             return self._failed(work, run, ended.failure, ended.output, waits)
@@ -169,10 +191,11 @@ class CellWorker:
         seconds = time.monotonic() - began
         scores = {name: result.scores[name] for name in self.place.primary if name in result.scores}
         scores = scores or dict(list(result.scores.items())[:1])
+        model = folder if folder is not None and folder.is_dir() and any(folder.iterdir()) else None
         try:
             with self.place.tracking.telling(waits) as tracking:
                 run = run or self._create(work, tracking)
-                tracking.record(run, recording, complete=True)
+                tracking.record(run, recording, complete=True, model=model)
         except RefusedRecord as error:
             return self._failed(work, run, failure_of(error, job), ended.output, waits)
         except (SweepError, OSError) as error:
@@ -181,7 +204,7 @@ class CellWorker:
                 run_id=run.run_id if run else None,
                 reason=str(error),
                 seconds=seconds,
-                packed=self._pack(work, run, recording),
+                packed=self._pack(work, run, recording if model is None else recording.with_note(NO_MODEL_STORED)),
             )
         return Outcome(
             kind="recorded",
@@ -196,7 +219,7 @@ class CellWorker:
             return ""
         return no_fingerprint(cell.spec.trainable)
 
-    def _job(self, cell: Cell) -> Job:
+    def _job(self, cell: Cell, folder: Path | None) -> Job:
         place = self.place
         return Job(
             spec=cell.spec,
@@ -206,6 +229,7 @@ class CellWorker:
             memory_bytes=place.memory_bytes,
             memory_declared=place.memory_declared,
             time_limit_s=place.time_limit_s,
+            model_folder=folder,
         )
 
     def _tags(self, work: Assignment) -> dict[str, str]:

@@ -146,6 +146,13 @@ class Resources(Block):
         return self
 
 
+class Keep(Block):
+    """What is kept of a cell beyond its scores and predictions."""
+
+    model: Literal["last"] | None = None
+    """`last`: the final encoder of every cell, as the artifact folder `model` of its run. Default: none."""
+
+
 class StudyFile(Overrides):
     """A study file, version 1."""
 
@@ -163,6 +170,8 @@ class StudyFile(Overrides):
     """Optional: other conditions to compare the variants under."""
     resources: Resources = Resources()
     """What one cell occupies."""
+    keep: Keep = Keep()
+    """What is kept beyond scores and predictions."""
     analysis: Annotated[AnalysisPlan, BeforeValidator(_read_plan)] = AnalysisPlan()
     """What is compared, declared before there are results."""
     search: SearchBlock | None = None

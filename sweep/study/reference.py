@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from analysis.plan import AnalysisPlan
-from sweep.study.model import Overrides, Resources, Settings, StudyFile
+from sweep.study.model import Keep, Overrides, Resources, Settings, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy
 from trainables.spec import DataSpec, LossSpec, ModelSpec
 from trainables.training_fields import LIBRARY_NAMES, TRAINING_FIELDS, expected
@@ -31,6 +31,7 @@ _DOCUMENTED: dict[str, type[BaseModel]] = {
     "Loss": LossSpec,
     "Settings": Settings,
     "Resources": Resources,
+    "Keep": Keep,
     "AnalysisPlan": AnalysisPlan,
     "SearchBlock": SearchBlock,
     "SearchedBy": SearchedBy,
@@ -43,6 +44,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("Terms of `loss`", LossSpec, "What stands in the list when `loss` is a weighted sum."),
     ("`settings`", Settings, "Other conditions under which the variants are compared."),
     ("`resources`", Resources, "What one cell occupies while it trains."),
+    ("`keep`", Keep, "Off by default. See [Where are the trained models?](faq.md#where-are-the-trained-models)"),
     ("`analysis`", AnalysisPlan, "What is compared, declared before there are results."),
     ("`search`", SearchBlock, "For `sweep tune`: one search per variant, with the same budget each."),
     ("`searched_by`", SearchedBy, "Written by `sweep tune` into the study that follows a search."),
@@ -67,9 +69,9 @@ _RULES = """\
 - Labels hold no slashes, quotes or control characters, and no two may differ only in Unicode normalisation. Where a
   grid's value has a character that cannot be seen, its label shows it written out (`\\n`). Names of options and of
   endpoints are recorded as they are: letters, digits, blanks and `/ . - _ :`, at most 243 characters.
-- The study's name, labels, resources and `analysis` are no part of a cell's identity: change them, and nothing is
-  trained again. Any other change makes other cells. After a renaming, the next `sweep run` gives recorded runs the new
-  names (and keeps the first one as `sweep.first_variant`); the report reads under them, the declared baseline too.
+- The study's name, labels, resources, `keep` and `analysis` are no part of a cell's identity: change them, and nothing
+  is trained again. Any other change makes other cells. After a renaming, the next `sweep run` gives recorded runs the
+  new names (and keeps the first one as `sweep.first_variant`); the report reads under them, the declared baseline too.
 """
 
 _EXAMPLE = """\

@@ -14,7 +14,7 @@ from analysis.schema import CORRELATIONS, DEFAULT_SETTING, Endpoint, name_proble
 from sweep.study import overrides as layers
 from sweep.study.command_line import with_overrides
 from sweep.study.fields import MAX_SEED, MAX_SEEDS, as_study_error, look_alike, suggestion, unknown_field
-from sweep.study.model import Overrides, Resources, StudyFile
+from sweep.study.model import Keep, Overrides, Resources, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy, check_search
 from sweep.study.yaml_reader import MISSING, Document, FieldPath, read_document
 from trainables.spec import BUILTIN_TRAINABLE, EVALUATION_SPLITS, TrainSpec
@@ -45,6 +45,7 @@ class Study:
     """Label -> overrides; `default` -> nothing when the study has no settings."""
     resources: Resources
     analysis: AnalysisPlan
+    keep: Keep
     search: SearchBlock | None = None
     searched_by: SearchedBy | None = None
     overridden: tuple[str, ...] = ()
@@ -158,6 +159,7 @@ def load_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
         seeds=declared.seeds,
         settings={label: layer for label, (layer, _) in settings.items()},
         resources=declared.resources,
+        keep=declared.keep,
         analysis=declared.analysis,
         search=declared.search,
         searched_by=declared.searched_by,

@@ -68,7 +68,8 @@ def _size_of_folder(folder: Path) -> int:
     return size
 
 
-def _hub_snapshot(location: ModelLocation, revision: str | None) -> Path | None:
+def hub_snapshot(location: ModelLocation, revision: str | None) -> Path | None:
+    """What the local cache has of a hub model; None where it has nothing."""
     from huggingface_hub import constants
 
     commit = hub_commit(location.name, revision, kind="models")
@@ -79,7 +80,7 @@ def _hub_snapshot(location: ModelLocation, revision: str | None) -> Path | None:
 
 
 def _size_from_hub(location: ModelLocation, revision: str | None) -> int | None:
-    snapshot = _hub_snapshot(location, revision)
+    snapshot = hub_snapshot(location, revision)
     if snapshot is not None:
         return _size_of_folder(snapshot)
     from huggingface_hub import hf_hub_download
@@ -120,7 +121,7 @@ def unused_prompt(spec: TrainSpec) -> str | None:
     location = locate_model(spec)
     folder = location.folder
     if location.kind == "hub":
-        folder = _hub_snapshot(location, spec.model.revision)
+        folder = hub_snapshot(location, spec.model.revision)
     file = None if folder is None else folder / "config_sentence_transformers.json"
     if spec.model.prompt is not None or file is None or not file.is_file():
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -15,6 +16,8 @@ from trainables.locations import folder_digest, hub_commit, locate_model
 from trainables.spec import TrainSpec
 from trainables.toy_encoder import toy_encoder_folder
 
+SAVED_PROMPT: Final = "study"
+"""What the study's prompt is called in a saved model."""
 _UNUSED_PROMPT: Final = "_pairsweep_unused_prompt"
 
 
@@ -96,6 +99,25 @@ def _load(path: str, spec: TrainSpec) -> SentenceTransformer:
             allowed=f"the model gives {size} dimensions",
         )
     return model
+
+
+def save_model(model: SentenceTransformer, folder: Path, *, prompt: str | None) -> None:
+    """Write an encoder so that a plain `SentenceTransformer(folder).encode(sentences)` gives what was evaluated.
+
+    Args:
+        model: The encoder; left as it is.
+        folder: Where.
+        prompt: Text that was put before every sentence; it becomes the saved model's default prompt.
+    """
+    before = dict(model.prompts), model.default_prompt_name
+    try:
+        if prompt is not None:
+            model.prompts[SAVED_PROMPT] = prompt
+            model.default_prompt_name = SAVED_PROMPT
+        # Without a model card: writing one asks the hub, and would store sentences of the training data.
+        model.save(str(folder), create_model_card=False)
+    finally:
+        model.prompts, model.default_prompt_name = before
 
 
 def parameters_per_token(model: SentenceTransformer) -> int:

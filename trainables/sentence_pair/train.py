@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from analysis.schema import (
 )
 from trainables import runtime
 from trainables.data.load import Pairs, load_split, splits_of
-from trainables.encoder.models import LoadedModel, layer_count, load_model, parameters_per_token
+from trainables.encoder.models import LoadedModel, layer_count, load_model, parameters_per_token, save_model
 from trainables.errors import OutOfGpuMemory
 from trainables.sentence_pair import fingerprint
 from trainables.sentence_pair.agreement import disagreement
@@ -128,6 +129,7 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
             *fallback,
             *silent,
         ),
+        save=partial(save_model, loaded.model, prompt=spec.model.prompt),
     )
 
 
