@@ -222,6 +222,9 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "primary twice": (
         toy(analysis={"primary": ["test/spearman_64"] * 2}), "analysis.primary", "", "twice",
     ),
+    "keep a word": (toy(keep="last"), "keep", "'last'", "expected a mapping"),
+    "keep the best": (toy(keep={"model": "best"}), "keep.model", "'best'", "last"),
+    "keep unknown": (toy(keep={"models": "last"}), "keep.models", "'last'", "did you mean 'model'?"),
     "primary of no size": (
         toy(analysis={"primary": ["test/spearman_128"]}), "analysis.primary[0]", "'test/spearman_128'", "16, 32, 64",
     ),

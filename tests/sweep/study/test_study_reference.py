@@ -66,6 +66,7 @@ def test_the_ready_studies_follow_the_schema(path: Path) -> None:
         toy(settings={"grid": {"batch_size": [4, 16]}, "named": {"base": {}}}),
         toy(search={"space": {"learning_rate": {"low": 1e-6, "high": 1e-4, "log": True}}, "trials": 4, "seeds": [99]}),
         toy(seeds=[3, 1]),
+        toy(keep={"model": "last"}),
     ],
 )
 def test_the_schema_takes_what_the_reader_takes(study: dict[str, Any], tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_the_schema_takes_what_the_reader_takes(study: dict[str, Any], tmp_path:
         toy(variants={"a": {"layout": "interleave"}}),
         toy(resources={"gpu": 1}),
         toy(analysis={"stopping": "early"}),
+        toy(keep={"model": "best"}),
         toy(name=None),
     ],
 )
