@@ -18,19 +18,19 @@ install: $(STAMP)
 demo: $(STAMP)
 	$(BIN)/python -m sweep.demo
 
-# Everything that is not marked slow, in two processes that each take whole files; under six minutes on two cores.
+# Everything that is not marked slow, in two processes that each take whole files; under eight minutes on two cores.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not endtoend and not faults and not cluster and not browser'
 
 # What trains and scores, on other people's processors, emulated: fewer vector instructions in torch and in oneDNN.
 NUMERIC := tests/trainables/sentence_pair tests/sweep/run/test_same_bits.py
 test-machines: $(STAMP)
-	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest $(NUMERIC)
-	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest $(NUMERIC)
-	ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/python -m pytest $(NUMERIC)
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -n 2 --dist loadfile $(NUMERIC)
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -n 2 --dist loadfile $(NUMERIC)
+	ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/python -m pytest -n 2 --dist loadfile $(NUMERIC)
 
 test-endtoend: $(STAMP)
-	$(BIN)/python -m pytest -m endtoend
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m endtoend
 
 test-faults: $(STAMP)
 	$(BIN)/python -m pytest -m faults

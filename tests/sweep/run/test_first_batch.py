@@ -92,6 +92,7 @@ def test_what_broadcasts_is_warned_about(line: str, warned: bool, tmp_path: Path
         assert "'my_losses:Loss' broadcasts shapes (8,) and (8, 1) to (8, 8) at my_losses.py:14" in found[0]
 
 
+@pytest.mark.endtoend
 def test_check_shows_a_line_and_the_traceback_when_asked(tmp_path: Path) -> None:
     path = str(study(tmp_path, "return helper(error)").path)
     short, long, machine = (
