@@ -39,12 +39,12 @@ def saved_bytes(spec: TrainSpec) -> int | None:
 
 
 def _toy_parameters() -> int:
-    """Of a BERT with feed-forward layers of twice its width, without a pooling layer."""
+    """Of a BERT with feed-forward layers of twice its width, with the pooling layer that loading adds."""
     norm = 2 * HIDDEN
     embeddings = (len(_SPECIAL) + len(vocabulary()) + MAX_TOKENS + 1) * HIDDEN + norm
     attention = 4 * (HIDDEN * HIDDEN + HIDDEN) + norm
     feed_forward = 4 * HIDDEN * HIDDEN + 3 * HIDDEN + norm
-    return embeddings + LAYERS * (attention + feed_forward)
+    return embeddings + LAYERS * (attention + feed_forward) + HIDDEN * HIDDEN + HIDDEN
 
 
 def _weights(folder: Path, bytes_each: int) -> int | None:

@@ -42,6 +42,13 @@ MODULE = """
         threading.Thread(target=time.sleep, args=(600,)).start()
         return good(spec, report)
 
+    def has_a_model(spec, report):
+        here = threading.Lock()  # cannot be sent
+        def save(folder):
+            with here:
+                (folder / "saved_by").write_text(str(os.getpid()))
+        return TrainResult(scores={"test/spearman_8": 0.5}, save=save)
+
     def says_goodbye(spec, report): sys.exit("bye")
     def leaves(spec, report): os._exit(3)
     def crashes(spec, report): ctypes.string_at(0)
@@ -214,6 +221,16 @@ def test_an_answer_in_types_of_the_users_own_is_read(processes: CellProcesses, f
     assert ended.result == TrainResult(scores={"test/spearman_8": 0.5}, times={"train_s": 1.0})
     assert type(ended.result) is TrainResult
     assert json.dumps([told[0].step, told[0].loss]) == "[1, 0.5]"
+
+
+def test_a_model_is_saved_in_the_cells_process(processes: CellProcesses, folder: Path, tmp_path: Path) -> None:
+    """What writes it stays there: it may hold anything, such as the model."""
+    ended = train(processes, job(folder, "has_a_model", model_folder=tmp_path))
+    assert ended.result is not None
+    assert ended.result.save is None
+    assert ended.result.notes == ()
+    assert int((tmp_path / "saved_by").read_text()) != os.getpid()
+    assert train(processes, job(folder, "has_a_model")).result == ended.result  # asked for no model
 
 
 def test_what_is_drawn_without_a_seed_goes_by_the_cell_s(processes: CellProcesses, folder: Path) -> None:

@@ -119,7 +119,7 @@ def test_keeping_changes_no_score_and_no_key(tmp_path: Path, store: Tracking) ->
     assert not any(schema.TAG_MODEL in run.tags for run in without)
 
     elsewhere = f"sqlite:///{tmp_path / 'other.db'}"
-    assert study_status(keeping, elsewhere).disk_use == "keep: about 0.6 MiB for 2 cells"
+    assert study_status(keeping, elsewhere).disk_use == "keep: about 0.7 MiB for 2 cells"
     kept = launched(keeping, elsewhere)
     assert not [line for line in study_status(keeping, elsewhere).warnings if line.startswith("keep")]
     assert {run.key: scores(run) for run in kept} == {run.key: scores(run) for run in without}
