@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from analysis import schema
+from analysis.showing import counted
 
 SEED_FIELD: Final = "seed"
 Place = tuple[str, str]
@@ -289,7 +290,7 @@ def _current(
     if others:
         mine = next(one for one in known if one.number in used)
         told = "; ".join(
-            f"{one.name} ({one.finished} finished cell{'s' if one.finished != 1 else ''}, {one.when}, differs in"
+            f"{one.name} ({counted(one.finished, 'finished cell')}, {one.when}, differs in"
             f" {_listed(mine.differences(one)) or 'its settings'})"
             for one in others
         )

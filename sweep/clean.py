@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
+from analysis.showing import counted
 from sweep.files import lock_file, scratch_folder, spool_folder
 from sweep.record.retry import START_WAIT_S
 from sweep.record.spool import Spool
@@ -52,15 +53,11 @@ def clean_study(study: Study, *, tracking_uri: str | None = None) -> int:
 
 def _sentence(removed: int, waiting: int, unreadable: int, scratched: bool) -> str:
     """What was removed and what is kept, in words; what is not there is not spoken of."""
-    gone = [f"{_results(removed)} of finished cells"] if removed else []
+    gone = [f"{counted(removed, 'waiting result')} of finished cells"] if removed else []
     gone += ["the scratch folder of a launch that was killed"] if scratched else []
     text = f"removed {' and '.join(gone)}" if gone else "nothing to remove"
     if waiting:
-        text += f"; kept {_results(waiting)} that `sweep run` will record"
+        text += f"; kept {counted(waiting, 'waiting result')} that `sweep run` will record"
     if unreadable:
-        text += f"; kept {_results(unreadable)} that cannot be read"
+        text += f"; kept {counted(unreadable, 'waiting result')} that cannot be read"
     return text
-
-
-def _results(count: int) -> str:
-    return f"{count} waiting {'result' if count == 1 else 'results'}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from analysis.revisions import split_name
+from analysis.showing import counted
 from sweep.errors import ClaimedError, SweepError
 from sweep.files import lock_file
 from sweep.record.ledger import RecordedRun, numbered, recorded_revisions
@@ -51,7 +52,7 @@ def retire(study: Study, names: Sequence[str], *, tracking_uri: str, undo: bool 
         left = tracking.recorded_runs(study.name)
     finally:
         lock.release()
-    count = f"{len(chosen)} run{'s' if len(chosen) != 1 else ''}"
+    count = counted(len(chosen), "run")
     if undo:
         return [f"{count} brought back"]
     back = " ".join(["sweep retire", str(study.path), "--undo", *names])

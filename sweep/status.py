@@ -154,7 +154,7 @@ def _revisions(cells: Sequence[Cell], recorded: Sequence[RecordedRun]) -> list[s
     for cell in cells:
         current.setdefault(cell.variant, set()).add(cell.revision)
     return [
-        f"{one.name}: {one.finished} finished {'cell' if one.finished == 1 else 'cells'} of another revision"
+        f"{one.name}: {counted(one.finished, 'finished cell')} of another revision"
         f" (trained {one.when}); the study file means {variant}@{max(current[variant])}"
         for variant, known in recorded_revisions(recorded).items()
         for one in known

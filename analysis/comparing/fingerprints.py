@@ -8,8 +8,7 @@ from typing import Any
 from analysis import schema
 from analysis.comparing.findings import DeclaredDifference
 from analysis.results.model import CellRecord
-
-SEED_FIELD = "seed"
+from analysis.revisions import SEED_FIELD
 
 # Which fingerprint keys a declared field may change. Everything else must agree inside a pair.
 # Fields match themselves and what is below them.

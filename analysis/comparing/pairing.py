@@ -13,7 +13,6 @@ from typing import Any
 from analysis import schema
 from analysis.comparing.findings import DeclaredDifference, DroppedSeed
 from analysis.comparing.fingerprints import (
-    SEED_FIELD,
     declared_differences,
     declared_roots,
     fingerprint_problem,
@@ -21,6 +20,7 @@ from analysis.comparing.fingerprints import (
 )
 from analysis.results.model import CellRecord, Results
 from analysis.results.tables import same_score
+from analysis.revisions import SEED_FIELD
 from analysis.showing import visible
 
 _SILENT = re.compile(r"no gradient in (\d+) of (\d+) steps")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import schema
 from analysis.revisions import Content, Place, Revision, TrainedRun, content_of, numbers_for, revisions
-from sweep.record.recording import cell_tags
+from analysis.showing import counted
 from sweep.study.cells import Cell, cell_key
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class _Contents:
         if place not in self._known:
             runs = [run for (v, _, s), found in self._by_label.items() if (v, s) == place for run in found]
             self._known[place] = [content_of(run.tags) for run in runs]
-        own = content_of(cell_tags("", cell))
+        own = cell.content
         return any(own.fits(content) for content in self._known[place])
 
 
@@ -205,7 +205,7 @@ def recorded_revisions(runs: Iterable[RecordedRun]) -> dict[str, list[Revision]]
 
 def numbered(cells: Sequence[Cell], runs: Iterable[RecordedRun]) -> list[Cell]:
     """The cells, each with the revision of its variant that it is of, given what is recorded."""
-    wanted = {(cell.variant, cell.setting): content_of(cell_tags("", cell)) for cell in cells}
+    wanted = {(cell.variant, cell.setting): cell.content for cell in cells}
     numbers = numbers_for(wanted, recorded_revisions(runs))
     return [replace(cell, revision=numbers[cell.variant, cell.setting]) for cell in cells]
 
@@ -221,8 +221,7 @@ def changed_variants(statuses: Iterable[CellStatus]) -> list[str]:
     for variant, fields in found.items():
         own = [one for one in statuses if one.cell.variant == variant and one.state != schema.STATE_FINISHED]
         name = f"{variant}@{max(one.cell.revision for one in own)}"
-        cells = f"{len(own)} cell{'s' if len(own) != 1 else ''}"
-        lines.append(f"{variant} has changed ({', '.join(fields)}): {cells} to train as {name}")
+        lines.append(f"{variant} has changed ({', '.join(fields)}): {counted(len(own), 'cell')} to train as {name}")
     return lines
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from analysis.revisions import Place
 from sweep.console import one_line
 from sweep.errors import PreflightError
 from sweep.study import Study
@@ -21,8 +22,6 @@ from trainables.errors import FirstBatchError, InputError
 from trainables.spec import TrainSpec
 
 _CODE: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from trainables.first_batch import main; "
-Place = tuple[str, str]
-"""Variant and setting."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from analysis import schema
+from analysis.showing import counted
 from sweep.record.ledger import CellStatus, RecordedRun
 from sweep.record.recording import NO_MODEL_GIVEN
 from sweep.run.memory import shown_bytes
@@ -33,9 +34,9 @@ def disk_use(study: Study, cells: Sequence[Cell]) -> str | None:
         known += size or 0
         unknown += size is None
     if unknown == len(cells):
-        return f"keep: unknown disk use for {_count(unknown)}: the size of the model cannot be read here"
+        return f"keep: unknown disk use for {counted(unknown, 'cell')}: the size of the model cannot be read here"
     shown = shown_bytes(known) if known >= 10 * 2**20 else f"{known / 2**20:.1f} MiB"
-    line = f"keep: about {shown} for {_count(len(cells) - unknown)}"
+    line = f"keep: about {shown} for {counted(len(cells) - unknown, 'cell')}"
     return line if not unknown else f"{line}; unknown for {unknown} more, whose model's size cannot be read here"
 
 
@@ -67,7 +68,3 @@ def without_model(study: Study, statuses: Sequence[CellStatus], runs: Iterable[R
         return []
     have = "1 finished cell has" if len(lacking) == 1 else f"{len(lacking)} finished cells have"
     return [f"keep: {have} no kept model; `sweep run --rerun CELL` trains one again"]
-
-
-def _count(cells: int) -> str:
-    return "1 cell" if cells == 1 else f"{cells} cells"

@@ -336,8 +336,9 @@ class Launch:
         if not heartbeat.still_mine():
             raise ClaimedError(f"study {self.study.name!r} was taken by another machine at the same moment")
         resources = self.study.resources
-        total, further = self._source.to_come() or (len(self._cells), 0)
-        self._all_known = self._source.to_come() is not None
+        to_come = self._source.to_come()
+        self._all_known = to_come is not None
+        total, further = to_come or (len(self._cells), 0)
         self._count = Count(total=total, before=max(0, total - further - len(todo)))
         tally = tally_of(self.study, self._kind, self._cells, self._runs)
         progress = Progress(self._count, tally, gpus=resources.gpus, began=self._began)

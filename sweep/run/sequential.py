@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from analysis import schema
 from analysis.revisions import content_of
 from sweep.errors import TrackingError
-from sweep.record.recording import cell_tags
 from sweep.record.study_run import note_seeds
 from sweep.record.tracking import Tracking
 from sweep.run.preflight import resolved_cells
@@ -104,11 +103,14 @@ def state_now(
         recorded: The runs of its cells.
         resolve: Makes its cells.
     """
-    contents = {(cell.variant, cell.setting): content_of(cell_tags("", cell)) for cell in resolve(study)}.values()
-    current = [run for run in recorded if any(content.fits(content_of(run.tags)) for content in contents)]
-    seeds = {int(run.label[1]) for run in current if run.label[1].isdigit()}
-    study = study.with_seeds(seeds_so_far(study, seeds))
     cells = resolve(study)
+    meant = {(cell.variant, cell.setting): cell.content for cell in cells}.values()
+    trained = [(run.label[1], content_of(run.tags)) for run in recorded if run.label[1].isdigit()]
+    seeds = {int(seed) for seed, content in trained if any(one.fits(content) for one in meant)}
+    so_far = seeds_so_far(study, seeds)
+    if so_far != tuple(study.seeds):
+        study = study.with_seeds(so_far)
+        cells = resolve(study)
     return study, cells, sequential_state(study, cells, recorded_results(study.name, tracking))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from analysis.revisions import SEED_FIELD, Content
 from analysis.schema import KIND_CELL
 from trainables.spec import TrainSpec
 
@@ -40,6 +41,11 @@ class Cell:
     """`cell`, or `search` for a trial of a search: recorded alike, but never compared."""
 
     @property
+    def content(self) -> Content:
+        """What decides its result besides the seed."""
+        return content(self.spec, self.digests)
+
+    @property
     def run_name(self) -> str:
         """Name of the cell's MLflow run."""
         return f"{self.variant}-s{self.seed}-{self.setting}"
@@ -66,6 +72,11 @@ def cell_key(spec: TrainSpec, digests: Mapping[str, str]) -> str:
     # The spec is put in as text: what identifies a spec is its canonical JSON and nothing else.
     identity = json.dumps([spec.canonical_json(), dict(digests)], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(identity.encode()).hexdigest()
+
+
+def content(spec: TrainSpec, digests: Mapping[str, str]) -> Content:
+    """What a training depends on besides its seed, as a run records it."""
+    return Content(fields={name: value for name, value in spec.flat().items() if name != SEED_FIELD}, digests=digests)
 
 
 def named_digests(found: Digests) -> dict[str, str]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analysis.revisions import SEED_FIELD, Content, Meant
+from analysis.revisions import Content, Meant
 from sweep.errors import SweepError
-from sweep.study.cells import named_digests
+from sweep.study.cells import content, named_digests
 from sweep.study.study import Study, load_study
 
 
@@ -29,10 +29,4 @@ def contents_of(study: Study) -> dict[tuple[str, str], Content]:
     """(variant, setting) -> what is trained there. What cannot be read on this machine has no digest."""
     from trainables.digests import resolve_digests
 
-    return {
-        place: Content(
-            fields={name: value for name, value in spec.flat().items() if name != SEED_FIELD},
-            digests=named_digests(resolve_digests(spec)),
-        )
-        for place, spec in study.specs.items()
-    }
+    return {place: content(spec, named_digests(resolve_digests(spec))) for place, spec in study.specs.items()}
