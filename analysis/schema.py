@@ -117,11 +117,32 @@ def predictions_artifact(split: str) -> str:
 
 
 PREDICTION_LABEL_COLUMN: Final = "label"
+PREDICTION_ID_COLUMN: Final = "id"
+"""Text that names an example, unique in its test set; absent where the order of rows is all there is."""
+PREDICTION_CLUSTER_COLUMN: Final = "cluster"
+"""Text that names the cluster an example belongs to; absent where examples are independent."""
 
 
 def prediction_column(dim: int) -> str:
     """Column of the Parquet predictions that holds the cosine at one dim."""
     return f"cosine_{dim}"
+
+
+_VALUE_PREFIX: Final = "value."
+
+
+def value_column(statistic: str, dim: int) -> str:
+    """Column that holds each example's value of a metric that is their mean: `value.ndcg_at_10_256`."""
+    return f"{_VALUE_PREFIX}{statistic}_{dim}"
+
+
+_VALUE_COLUMN = re.compile(rf"^{re.escape(_VALUE_PREFIX)}(?P<statistic>\S+)_(?P<dim>[1-9][0-9]*)$")
+
+
+def parse_value_column(name: str) -> tuple[str, int] | None:
+    """(statistic, dim) of such a column; None of any other."""
+    match = _VALUE_COLUMN.match(name)
+    return None if match is None else (match["statistic"], int(match["dim"]))
 
 
 # -- AnglE -----------------------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ class TrainableContract:
         for split, predictions in first.predictions.items():
             for dim, cosines in predictions.by_dim.items():
                 assert np.array_equal(second.predictions[split].by_dim[dim], cosines)
+            for key, values in predictions.values.items():
+                assert np.array_equal(second.predictions[split].values[key], values)
 
     def test_another_seed_is_another_training(self, trainable: Trainable, spec: TrainSpec) -> None:
         """The seed does something."""
@@ -71,12 +73,27 @@ class TrainableContract:
     def test_predictions_fit_their_labels(self, trainable: Trainable, spec: TrainSpec) -> None:
         """Predictions have one finite cosine per label and dim; labels lie in 0..1."""
         result, _ = run(trainable, spec)
-        for predictions in result.predictions.values():
-            assert predictions.labels.min() >= 0
-            assert predictions.labels.max() <= 1
+        for split, predictions in result.predictions.items():
+            if not predictions.by_dim:
+                continue
+            labels = predictions.labels
+            assert labels is not None, f"{split}: cosines without labels"
+            assert labels.min() >= 0
+            assert labels.max() <= 1
             for cosines in predictions.by_dim.values():
-                assert cosines.shape == predictions.labels.shape
+                assert cosines.shape == labels.shape
                 assert np.isfinite(cosines).all()
+
+    def test_scores_are_the_means_of_their_values(self, trainable: Trainable, spec: TrainSpec) -> None:
+        """Where a metric has a value per example, its score is their mean; examples have one id and cluster each."""
+        result, _ = run(trainable, spec)
+        for split, predictions in result.predictions.items():
+            for (statistic, dim), values in predictions.values.items():
+                score = result.scores[f"{split}/{statistic}_{dim}"]
+                assert math.isclose(float(values.mean()), score, rel_tol=1e-9, abs_tol=1e-12), (split, statistic, dim)
+                for names in (predictions.ids, predictions.clusters):
+                    assert names is None or len(names) == len(values)
+            assert predictions.ids is None or len(set(predictions.ids)) == len(predictions.ids)
 
     def test_reports_progress(self, trainable: Trainable, spec: TrainSpec) -> None:
         """Progress is told at least once, and never runs past its end."""

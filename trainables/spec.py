@@ -230,12 +230,19 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """Per-example results of one evaluation split."""
+    """Per-example results of one test set: similarities to correlate with labels, values to average, or both."""
 
-    labels: np.ndarray[Any, np.dtype[np.float64]]
-    """Gold similarity scaled to 0..1, shape (examples,)."""
-    by_dim: Mapping[int, np.ndarray[Any, np.dtype[np.float64]]]
+    labels: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    """Gold similarity scaled to 0..1, shape (examples,); goes with `by_dim`."""
+    by_dim: Mapping[int, np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)
     """Dim -> predicted cosine similarity, shape (examples,), in the order of `labels`."""
+    values: Mapping[tuple[str, int], np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)
+    """(statistic, dim), such as ("accuracy", 64) -> each example's value, shape (examples,). Where the score
+    `split/accuracy_64` is the mean of these, it gets an interval over test examples."""
+    ids: tuple[str, ...] | None = None
+    """Name of each example, unique; examples of two cells are paired by it. None: by their order."""
+    clusters: tuple[str, ...] | None = None
+    """What examples belong together, such as the article of a question. None: each stands for itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

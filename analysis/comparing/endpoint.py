@@ -173,7 +173,9 @@ def measure(
     # At a scale of 1e5 the last bit of a score is larger than an absolute tolerance: rounding is a tie there too.
     size = np.maximum(np.abs(t), np.abs(b))
     d[(size > 1) & (np.abs(d) <= paired.TIE_TOLERANCE * size)] = 0.0
-    part = SettingInfluence(seeds=seeds, differences=d, influence=found.values, test_set=found.test_set)
+    part = SettingInfluence(
+        seeds=seeds, differences=d, influence=found.values, test_set=found.test_set, clusters=found.clusters
+    )
     return Measured(
         endpoint=endpoint,
         primary=primary,
@@ -184,7 +186,7 @@ def measure(
         sign=paired.sign_test(
             d, extra_wins=pairs.lost_by(variants[1], name), extra_losses=pairs.lost_by(variants[0], name)
         ),
-        crossed=None if found.values is None else crossed_finding(crossed(d, found.values), frame),
+        crossed=None if found.values is None else crossed_finding(crossed(d, found.values, found.clusters), frame),
         crossed_missing=_missing(found, d.size),
         influence=part,
         bootstrap=_bootstrap(d, found, frame) if primary else None,
@@ -229,7 +231,9 @@ def _missing(found: PairInfluence, n: int) -> str | None:
 def _bootstrap(d: Floats, found: PairInfluence, frame: Frame) -> Interval | None:
     if d.size < paired.BOOTSTRAP_FROM or found.values is None or not np.isfinite(found.values).all():
         return None
-    result = crossed_bootstrap(d[:, None] + found.values, rng=frame.rng, resamples=BOOTSTRAP_RESAMPLES)
+    result = crossed_bootstrap(
+        d[:, None] + found.values, rng=frame.rng, resamples=BOOTSTRAP_RESAMPLES, clusters=found.clusters
+    )
     return result.ci95 if result else None
 
 
@@ -241,6 +245,7 @@ def crossed_finding(found: Crossed | None, frame: Frame) -> CrossedFinding | Non
         mean=found.mean,
         n_seeds=found.n_seeds,
         n_examples=found.n_examples,
+        n_clusters=found.n_clusters,
         seed_variance_of_mean=found.seed_variance_of_mean,
         shared_example_variance=found.shared_example_variance,
         interaction_variance_per_seed=found.interaction_variance_per_seed,

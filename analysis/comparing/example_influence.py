@@ -5,10 +5,11 @@ Labels are ranked once, cells once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis import schema
 from analysis.comparing.findings import OnePairFinding
@@ -40,53 +41,109 @@ class PairInfluence:
     missing: str | None
     """Why there are none, or not for all seeds."""
     test_set: int
+    clusters: NDArray[np.intp] | None
+    """(examples,): cluster of each example, numbered from 0; None: independent."""
     disagreements: tuple[str, ...]
-    """Cells whose stored predictions give another correlation than was recorded."""
+    """What is wrong with the stored predictions: another score than was recorded, or other examples."""
     contradicted: Mapping[int, str]
     """Position among the seeds -> the first of these sentences."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TestSet:
+    """What makes two tables results on the same examples."""
+
+    examples: int
+    labels: Floats | None
+    ranked: Ranked | None
+    ids: tuple[str, ...] | None
+    clusters: tuple[str, ...] | None
+    numbered: NDArray[np.intp] | None
+    """(examples,): `clusters` as numbers from 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """What one cell's predictions say on one test set."""
+
+    test_set: int
+    by_endpoint: Mapping[tuple[str, int], tuple[float, Floats]]
+    """(statistic, dim) -> (score, influence of each example on it, (examples,))."""
 
 
 class ExampleStore:
     """Reads predictions through one function and remembers what is asked for again: baselines and label ranks."""
 
-    def __init__(self, read: Callable[[str, str], PredictionTable | None]) -> None:
+    def __init__(
+        self, read: Callable[[str, str], PredictionTable | None], *, turned: Collection[str] = frozenset()
+    ) -> None:
+        """Args:
+        read: (cell key, split) -> what is stored.
+        turned: Metrics, such as `test/loss`, whose scores stand with the other sign.
+        """
         self._read = read
-        self._labels: list[tuple[Floats, Ranked]] = []
-        self._cells: dict[tuple[str, str], tuple[int, dict[tuple[str, int], tuple[float, Floats]]] | None] = {}
+        self._turned = frozenset(turned)
+        self._sets: list[_TestSet] = []
+        self._cells: dict[tuple[str, str], _Cell | None] = {}
 
     def forget(self) -> None:
         """Drop remembered cells (not label ranks): another setting comes next."""
         self._cells.clear()
 
-    def test_set(self, labels: Floats) -> int:
-        """A number for these labels; equal labels in equal order are the same test set."""
-        for number, (known, _) in enumerate(self._labels):
-            if known is labels or np.array_equal(known, labels):
-                return number
-        self._labels.append((labels, rank(labels)))
-        return len(self._labels) - 1
+    def _placed(self, table: PredictionTable) -> tuple[int, NDArray[np.intp] | None]:
+        """Number of the test set, and the rows in its order where they are stored in another."""
+        for number, known in enumerate(self._sets):
+            if known.examples != table.examples or (known.ids is None) != (table.ids is None):
+                continue
+            order = None
+            if known.ids is not None and table.ids is not None and known.ids != table.ids:
+                at = {name: row for row, name in enumerate(table.ids)}
+                if any(name not in at for name in known.ids):
+                    continue
+                order = np.array([at[name] for name in known.ids], dtype=np.intp)
+            if _same(known.labels, table.labels, order) and known.clusters == _ordered(table.clusters, order):
+                return number, order
+        numbered = None if table.clusters is None else np.unique(table.clusters, return_inverse=True)[1]
+        self._sets.append(
+            _TestSet(
+                examples=table.examples,
+                labels=table.labels,
+                ranked=None if table.labels is None else rank(table.labels),
+                ids=table.ids,
+                clusters=table.clusters,
+                numbered=numbered,
+            )
+        )
+        return len(self._sets) - 1, None
 
-    def cell(self, cell: str, split: str) -> tuple[int, dict[tuple[str, int], tuple[float, Floats]]] | None:
-        """(test set, {(statistic, dim): (correlation, influence)}) of one cell; None without predictions."""
+    def _cell(self, cell: str, split: str) -> _Cell | None:
+        """What one cell's predictions say; None without any."""
         key = (cell, split)
         if key not in self._cells:
             table = self._read(cell, split)
-            self._cells[key] = None if table is None or not table.by_dim else self._influences(table)
+            self._cells[key] = None if table is None or not table.examples else self._influences(table)
         return self._cells[key]
 
-    def _influences(self, table: PredictionTable) -> tuple[int, dict[tuple[str, int], tuple[float, Floats]]]:
-        number = self.test_set(table.labels)
-        dims = list(table.by_dim)
-        predictions = np.stack([table.by_dim[d] for d in dims])
-        by_statistic: dict[str, Influence] = {
-            "spearman": spearman_influence(self._labels[number][1], predictions),
-            "pearson": pearson_influence(table.labels, predictions),
-        }
-        return number, {
-            (statistic, dim): (float(found.correlation[i]), found.values[i])
-            for statistic, found in by_statistic.items()
-            for i, dim in enumerate(dims)
-        }
+    def _influences(self, table: PredictionTable) -> _Cell:
+        number, order = self._placed(table)
+        found: dict[tuple[str, int], tuple[float, Floats]] = {}
+        labels, ranked = self._sets[number].labels, self._sets[number].ranked
+        if labels is not None and ranked is not None and table.by_dim:
+            dims = list(table.by_dim)
+            predictions = np.stack([table.by_dim[d] for d in dims])
+            if order is not None:
+                predictions = predictions[:, order]
+            by_statistic: dict[str, Influence] = {
+                "spearman": spearman_influence(ranked, predictions),
+                "pearson": pearson_influence(labels, predictions),
+            }
+            for statistic, one in by_statistic.items():
+                for i, dim in enumerate(dims):
+                    found[statistic, dim] = (float(one.correlation[i]), one.values[i])
+        for key, values in table.values.items():
+            mean = float(values.mean())
+            found[key] = (mean, (values if order is None else values[order]) - mean)
+        return _Cell(test_set=number, by_endpoint=found)
 
     def pair(
         self,
@@ -106,37 +163,47 @@ class ExampleStore:
             baseline: The same.
             scores: Recorded scores of treatment and baseline, to check the predictions against.
         """
-        if endpoint.statistic not in schema.CORRELATIONS:
-            return _nothing(f"{endpoint.statistic} is not a correlation")
+        key = (endpoint.statistic, endpoint.dim)
+        sign = -1.0 if endpoint.metric in self._turned else 1.0
         rows: list[Floats | None] = []
         sets: set[int] = set()
         lacking, disagreements = [], []
         contradicted: dict[int, str] = {}
+        others = 0
         for i, (t, b) in enumerate(zip(treatment, baseline, strict=True)):
-            found = [self.cell(c, endpoint.split) for c in (t, b)]
-            parts = [f[1].get((endpoint.statistic, endpoint.dim)) if f else None for f in found]
-            if parts[0] is None or parts[1] is None or not found[0] or not found[1] or found[0][0] != found[1][0]:
+            found = [self._cell(c, endpoint.split) for c in (t, b)]
+            others += sum(one is not None and key not in one.by_endpoint for one in found)
+            first, second = found
+            if first is None or second is None or key not in first.by_endpoint or key not in second.by_endpoint:
                 lacking.append(seeds[i])
                 rows.append(None)
                 continue
-            for cell, part, recorded in zip((t, b), parts, (scores[0][i], scores[1][i]), strict=True):
-                if part is not None and abs(part[0] - recorded) > MISMATCH:
-                    text = f"{cell}: {endpoint} is recorded as {recorded:.4f}, its predictions give {part[0]:.4f}"
+            if first.test_set != second.test_set:
+                lacking.append(seeds[i])
+                rows.append(None)
+                disagreements.append(self._difference(seeds[i], endpoint.split, first.test_set, second.test_set))
+                continue
+            parts = [one.by_endpoint[key] for one in (first, second)]
+            for cell, (value, _), recorded in zip((t, b), parts, (scores[0][i], scores[1][i]), strict=True):
+                if abs(sign * value - recorded) > MISMATCH * max(1.0, abs(recorded)):
+                    text = f"{cell}: {endpoint} is recorded as {recorded:.4f}, its predictions give {sign * value:.4f}"
                     disagreements.append(text)
                     contradicted.setdefault(i, text)
-            sets.add(found[0][0])
-            rows.append(parts[0][1] - parts[1][1])
+            sets.add(first.test_set)
+            rows.append(sign * (parts[0][1] - parts[1][1]))
         known = [r for r in rows if r is not None]
         if not known:
             if not seeds:
                 return _nothing("there are no pairs")
+            if others:
+                return _nothing(f"no per-example values of {endpoint.statistic} are stored", disagreements)
+            if disagreements:
+                return _nothing("the two variants were evaluated on different test sets", disagreements)
             why = getattr(self._read, "unreachable", None) or "none were stored, or they are gone since"
             return _nothing(f"no per-example predictions can be read: {why}")
         if len(sets) > 1:
             return replace(
-                _nothing("the seeds were evaluated on different test sets"),
-                disagreements=tuple(disagreements),
-                contradicted=contradicted,
+                _nothing("the seeds were evaluated on different test sets", disagreements), contradicted=contradicted
             )
         values = np.full((len(rows), known[0].size), np.nan)
         for i, row in enumerate(rows):
@@ -144,21 +211,54 @@ class ExampleStore:
                 values[i] = row
         plural = "seed" if len(lacking) == 1 else "seeds"
         missing = f"left out for want of predictions: {plural} {', '.join(map(str, lacking))}" if lacking else None
+        number = sets.pop()
         return PairInfluence(
             values=values,
             missing=missing,
-            test_set=sets.pop(),
+            test_set=number,
+            clusters=self._sets[number].numbered,
             disagreements=tuple(disagreements),
             contradicted=contradicted,
         )
+
+    def _difference(self, seed: int, split: str, first: int, second: int) -> str:
+        """In what two test sets differ, with the names of examples that only one has."""
+        t, b = self._sets[first], self._sets[second]
+        where = f"seed {seed} on {split}: the two variants were not evaluated on the same examples"
+        if t.ids is not None and b.ids is not None:
+            parts = [
+                f"only {side}: {', '.join(only[:3])}" + (f" and {len(only) - 3} more" if len(only) > 3 else "")
+                for side, only in (
+                    ("treatment", sorted(set(t.ids) - set(b.ids))),
+                    ("baseline", sorted(set(b.ids) - set(t.ids))),
+                )
+                if only
+            ]
+            if parts:
+                return f"{where} ({'; '.join(parts)})"
+        if t.examples != b.examples:
+            return f"{where} ({t.examples:,} and {b.examples:,})"
+        return f"{where} (labels or clusters differ)"
 
     def predictions(self, cell: str, split: str) -> PredictionTable | None:
         """The predictions themselves, for the one pair of a study with one seed."""
         return self._read(cell, split)
 
 
-def _nothing(why: str) -> PairInfluence:
-    return PairInfluence(values=None, missing=why, test_set=-1, disagreements=(), contradicted={})
+def _same(labels: Floats | None, others: Floats | None, order: NDArray[np.intp] | None) -> bool:
+    if labels is None or others is None:
+        return labels is others
+    return labels is others or np.array_equal(labels, others if order is None else others[order])
+
+
+def _ordered(names: tuple[str, ...] | None, order: NDArray[np.intp] | None) -> tuple[str, ...] | None:
+    return names if names is None or order is None else tuple(names[row] for row in order.tolist())
+
+
+def _nothing(why: str, disagreements: Sequence[str] = ()) -> PairInfluence:
+    return PairInfluence(
+        values=None, missing=why, test_set=-1, clusters=None, disagreements=tuple(disagreements), contradicted={}
+    )
 
 
 def one_pair(
@@ -178,7 +278,7 @@ def one_pair(
     if endpoint.dim not in tables[0].by_dim or endpoint.dim not in tables[1].by_dim:
         return None
     labels, t, b = tables[0].labels, tables[0].by_dim[endpoint.dim], tables[1].by_dim[endpoint.dim]
-    if not np.array_equal(labels, tables[1].labels) or labels.size < 4:
+    if labels is None or not _same(labels, tables[1].labels, None) or tables[0].ids != tables[1].ids or labels.size < 4:
         return None
     statistic: Statistic = "spearman" if endpoint.statistic == "spearman" else "pearson"
     rows = rank(np.stack([labels, t, b])).centred if statistic == "spearman" else np.stack([labels, t, b])

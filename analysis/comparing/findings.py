@@ -100,6 +100,8 @@ class CrossedFinding:
     """Mean difference that the intervals are centred on: the recorded scores' where there are some."""
     n_seeds: int
     n_examples: int
+    n_clusters: int | None = None
+    """Clusters that the examples come in, and that the intervals take as their units; None: independent examples."""
     seed_variance_of_mean: float
     """s^2 / n."""
     shared_example_variance: float

@@ -113,7 +113,7 @@ def compare(
 def _drafts(
     results: Results, indexed: Indexed, treatments: Sequence[str], frame: Frame, *, allow_unverified: bool
 ) -> list[Draft]:
-    examples = ExampleStore(results.predictions)
+    examples = ExampleStore(results.predictions, turned=results.turned)
     out = []
     for setting in indexed.settings:
         examples.forget()

@@ -59,12 +59,31 @@ class CellRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionTable:
-    """Per-example predictions of one cell on one split."""
+    """Per-example results of one cell on one test set."""
 
-    labels: np.ndarray[Any, np.dtype[np.float64]]
-    """(examples,)"""
-    by_dim: Mapping[int, np.ndarray[Any, np.dtype[np.float64]]]
-    """dim -> (examples,)"""
+    labels: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    """(examples,); None where a metric is the mean of `values` instead of a correlation with labels."""
+    by_dim: Mapping[int, np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)
+    """Predicted similarities: dim -> (examples,)"""
+    values: Mapping[tuple[str, int], np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=dict)
+    """(statistic, dim), such as ("ndcg_at_10", 256) -> each example's value, (examples,); the score is their mean."""
+    ids: tuple[str, ...] | None = None
+    """Name of each example, unique; None: examples are told apart by their order."""
+    clusters: tuple[str, ...] | None = None
+    """Cluster of each example; None: they are independent."""
+
+    @property
+    def examples(self) -> int:
+        """How many there are."""
+        columns = [*self.values.values(), *self.by_dim.values(), *([] if self.labels is None else [self.labels])]
+        return len(columns[0]) if columns else 0
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        columns = [*self.values.values(), *self.by_dim.values(), *([] if self.labels is None else [self.labels])]
+        texts = sum(len(names) for names in (self.ids, self.clusters) if names is not None)
+        return sum(column.nbytes for column in columns) + 64 * texts
 
 
 @dataclass(frozen=True, kw_only=True)

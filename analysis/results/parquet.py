@@ -145,7 +145,6 @@ class ArchivedPredictions:
         return self._held.get((cell, split))
 
     def _hold(self, group: int) -> None:
-        import numpy as np
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -158,13 +157,30 @@ class ArchivedPredictions:
             return
         for cell, splits in zip(read.column("cell").to_pylist(), read.column("predictions"), strict=True):
             for stored in splits.values or ():
-                self._held[cell, stored["split"].as_py()] = PredictionTable(
-                    labels=np.asarray(stored["labels"].values, dtype=np.float64),
-                    by_dim={
-                        one["dim"].as_py(): np.asarray(one["cosines"].values, dtype=np.float64)
-                        for one in stored["by_dim"].values
-                    },
-                )
+                self._held[cell, stored["split"].as_py()] = _predictions(stored)
+
+
+def _predictions(stored: Any) -> PredictionTable:
+    import numpy as np
+
+    def numbers(listed: Any) -> Any:
+        return np.asarray(listed.values, dtype=np.float64)
+
+    # Files written before metrics had values, ids and clusters have no such columns.
+    known = set(stored.type.names) if hasattr(stored.type, "names") else {field.name for field in stored.type}
+    texts = {
+        name: tuple(stored[name].as_py()) if name in known and stored[name].is_valid else None
+        for name in ("ids", "clusters")
+    }
+    return PredictionTable(
+        labels=numbers(stored["labels"]) if stored["labels"].is_valid else None,
+        by_dim={one["dim"].as_py(): numbers(one["cosines"]) for one in stored["by_dim"].values},
+        values={
+            (one["statistic"].as_py(), one["dim"].as_py()): numbers(one["values"])
+            for one in (stored["values"].values if "values" in known and stored["values"].is_valid else ())
+        },
+        **texts,
+    )
 
 
 def _study_metadata(results: Results) -> dict[str, Any]:
@@ -189,7 +205,17 @@ def _arrow_schema(metadata: dict[str, Any]) -> pa.Schema:
     score = pa.struct([("metric", pa.string()), ("dim", pa.int64()), ("value", pa.float64())])
     numbers = pa.list_(pa.float64())
     by_dim = pa.list_(pa.struct([("dim", pa.int64()), ("cosines", numbers)]))
-    prediction = pa.struct([("split", pa.string()), ("labels", numbers), ("by_dim", by_dim)])
+    values = pa.list_(pa.struct([("statistic", pa.string()), ("dim", pa.int64()), ("values", numbers)]))
+    prediction = pa.struct(
+        [
+            ("split", pa.string()),
+            ("labels", numbers),
+            ("by_dim", by_dim),
+            ("values", values),
+            ("ids", pa.list_(pa.string())),
+            ("clusters", pa.list_(pa.string())),
+        ]
+    )
     return pa.schema(
         [
             ("seed", pa.int64()),
@@ -218,8 +244,18 @@ def _groups(results: Results, splits: list[str]) -> Iterator[list[dict[str, Any]
         for split in splits:
             found = None if cell.cell in seen else results.predictions(cell.cell, split)
             if found is not None:
-                by_dim = [{"dim": dim, "cosines": array} for dim, array in found.by_dim.items()]
-                row["predictions"].append({"split": split, "labels": found.labels, "by_dim": by_dim})
+                stored = {
+                    "split": split,
+                    "labels": found.labels,
+                    "by_dim": [{"dim": dim, "cosines": array} for dim, array in found.by_dim.items()],
+                    "values": [
+                        {"statistic": statistic, "dim": dim, "values": array}
+                        for (statistic, dim), array in found.values.items()
+                    ],
+                    "ids": found.ids,
+                    "clusters": found.clusters,
+                }
+                row["predictions"].append(stored)
         seen.add(cell.cell)
         group.append(row)
         if len(group) == ROWS_PER_GROUP:

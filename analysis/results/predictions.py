@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from analysis import schema
 from analysis.errors import AnalysisError
@@ -31,7 +31,7 @@ def read_table(source: Path | BinaryIO) -> PredictionTable:
     """One predictions file.
 
     Raises:
-        ValueError: no Parquet file, or not with a label and at least one cosine column.
+        ValueError: no Parquet file, or one without per-example results.
         OSError: it cannot be read.
     """
     import pyarrow as pa
@@ -44,25 +44,41 @@ def read_table(source: Path | BinaryIO) -> PredictionTable:
 
 
 def table_from_arrow(table: pa.Table) -> PredictionTable:
-    """Columns `label` and `cosine_<dim>` as arrays of float64.
+    """Columns `label` and `cosine_<dim>`, or `value.<statistic>_<dim>`, as arrays of float64; `id` and `cluster`.
 
     Raises:
-        ValueError: a column is missing or not numeric.
+        ValueError: a column is missing or not numeric, or an id is there twice.
     """
     import numpy as np
 
-    if schema.PREDICTION_LABEL_COLUMN not in table.column_names:
-        raise ValueError(f"it has no column {schema.PREDICTION_LABEL_COLUMN!r}")
+    def numbers(name: str) -> Any:
+        return table.column(name).to_numpy().astype(np.float64, copy=False)
+
+    def texts(name: str) -> tuple[str, ...] | None:
+        return tuple(map(str, table.column(name).to_pylist())) if name in table.column_names else None
+
     prefix = schema.prediction_column(0).removesuffix("0")
-    arrays = {
-        name: table.column(name).to_numpy().astype(np.float64, copy=False)
+    by_dim = {
+        int(name.removeprefix(prefix)): numbers(name)
         for name in table.column_names
-        if name == schema.PREDICTION_LABEL_COLUMN or name.removeprefix(prefix).isdecimal()
+        if name.removeprefix(prefix).isdecimal()
     }
-    labels = arrays.pop(schema.PREDICTION_LABEL_COLUMN)
-    if not arrays:
-        raise ValueError(f"it has no column like {prefix}256")
-    return PredictionTable(labels=labels, by_dim={int(name.removeprefix(prefix)): a for name, a in arrays.items()})
+    values = {key: numbers(name) for name in table.column_names if (key := schema.parse_value_column(name))}
+    label = schema.PREDICTION_LABEL_COLUMN
+    if by_dim and label not in table.column_names:
+        raise ValueError(f"it has no column {label!r}")
+    if not by_dim and not values:
+        raise ValueError(f"it has no column like {prefix}256 or {schema.value_column('ndcg_at_10', 256)}")
+    ids = texts(schema.PREDICTION_ID_COLUMN)
+    if ids is not None and len(set(ids)) < len(ids):
+        raise ValueError(f"column {schema.PREDICTION_ID_COLUMN!r} names an example twice")
+    return PredictionTable(
+        labels=numbers(label) if by_dim else None,
+        by_dim=by_dim,
+        values=values,
+        ids=ids,
+        clusters=texts(schema.PREDICTION_CLUSTER_COLUMN),
+    )
 
 
 Fetch = Callable[[str, str], "bytes | Path | None"]
@@ -149,4 +165,4 @@ class StoredPredictions:
 
 
 def _size(table: PredictionTable | None) -> int:
-    return 0 if table is None else table.labels.nbytes + sum(array.nbytes for array in table.by_dim.values())
+    return 0 if table is None else table.nbytes

@@ -239,12 +239,23 @@ def failure_recording(cell: Cell, *, reason: str, kind: str, detail: str, output
 
 
 def predictions_parquet(predictions: Predictions) -> bytes:
-    """Parquet of one split: the label, one cosine column per dim; float64, rows in the order of the data."""
+    """Parquet of one test set, rows in the order of the data.
+
+    Columns `id` and `cluster` (text) where there are some, `label` and a cosine per dim, a value per metric and dim;
+    numbers are float64.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {schema.PREDICTION_LABEL_COLUMN: predictions.labels}
+    columns: dict[str, Any] = {}
+    if predictions.ids is not None:
+        columns[schema.PREDICTION_ID_COLUMN] = list(predictions.ids)
+    if predictions.clusters is not None:
+        columns[schema.PREDICTION_CLUSTER_COLUMN] = list(predictions.clusters)
+    if predictions.labels is not None:
+        columns[schema.PREDICTION_LABEL_COLUMN] = predictions.labels
     columns |= {schema.prediction_column(dim): predictions.by_dim[dim] for dim in sorted(predictions.by_dim)}
+    columns |= {schema.value_column(*key): predictions.values[key] for key in sorted(predictions.values)}
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns), buffer, compression="zstd", use_dictionary=False)
     return buffer.getvalue()

@@ -154,8 +154,6 @@ def plain_result(given: Any) -> TrainResult:
         BrokenContract: not a TrainResult, or a score without its size.
         TypeError: a value of it that is not of the type that it says.
     """
-    import numpy as np
-
     if not isinstance(given, TrainResult):
         raise BrokenContract(
             f"the trainable returned a {type(given).__name__}; expected trainables.spec.TrainResult, such as "
@@ -172,13 +170,7 @@ def plain_result(given: Any) -> TrainResult:
     try:
         return TrainResult(
             scores={str(name): float(value) for name, value in given.scores.items()},
-            predictions={
-                str(split): Predictions(
-                    labels=np.array(one.labels, dtype=np.float64),
-                    by_dim={int(dim): np.array(values, dtype=np.float64) for dim, values in one.by_dim.items()},
-                )
-                for split, one in given.predictions.items()
-            },
+            predictions={str(split): _plain_predictions(one) for split, one in given.predictions.items()},
             fingerprint={str(name): str(value) for name, value in given.fingerprint.items()},
             times={str(name): float(value) for name, value in given.times.items()},
             memory_peak_mb=None if given.memory_peak_mb is None else float(given.memory_peak_mb),
@@ -191,6 +183,37 @@ def plain_result(given: Any) -> TrainResult:
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise TypeError(f"the trainable's result cannot be recorded: {error}") from error
+
+
+def _plain_predictions(given: Predictions) -> Predictions:
+    """Arrays and texts of plain types, all of one length.
+
+    Raises:
+        ValueError: a column of another length than the others, or an id given twice.
+    """
+    import numpy as np
+
+    plain = Predictions(
+        labels=None if given.labels is None else np.array(given.labels, dtype=np.float64),
+        by_dim={int(dim): np.array(values, dtype=np.float64) for dim, values in given.by_dim.items()},
+        values={
+            (str(statistic), int(dim)): np.array(values, dtype=np.float64)
+            for (statistic, dim), values in given.values.items()
+        },
+        ids=None if given.ids is None else tuple(map(str, given.ids)),
+        clusters=None if given.clusters is None else tuple(map(str, given.clusters)),
+    )
+    columns = {f"dim {dim}": values for dim, values in plain.by_dim.items()}
+    columns |= {f"{statistic}_{dim}": values for (statistic, dim), values in plain.values.items()}
+    columns |= {n: c for n in ("labels", "ids", "clusters") if (c := getattr(plain, n)) is not None}
+    if plain.by_dim and plain.labels is None:
+        raise ValueError("predictions by dim need labels")
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"predictions of different lengths: {lengths}")
+    if plain.ids is not None and len(set(plain.ids)) < len(plain.ids):
+        raise ValueError("predictions name an example twice in ids")
+    return plain
 
 
 def failure_of(error: BaseException, job: Job) -> Failure:

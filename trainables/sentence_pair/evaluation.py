@@ -41,6 +41,7 @@ def correlations(split: str, predictions: Predictions) -> dict[str, float]:
     from scipy.stats import pearsonr, spearmanr
 
     scores: dict[str, float] = {}
+    assert predictions.labels is not None
     for dim, cosines in predictions.by_dim.items():
         if not np.isfinite(cosines).all():
             raise NonFiniteScore(f"{int((~np.isfinite(cosines)).sum())} predictions of {split} at dim {dim} are NaN")
