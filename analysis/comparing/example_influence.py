@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +59,17 @@ class _TestSet:
     ranked: Ranked | None
     ids: tuple[str, ...] | None
     clusters: tuple[str, ...] | None
-    numbered: NDArray[np.intp] | None
-    """(examples,): `clusters` as numbers from 0."""
+
+    @cached_property
+    def numbered(self) -> NDArray[np.intp] | None:
+        """(examples,): `clusters` as numbers from 0."""
+        return None if self.clusters is None else np.unique(self.clusters, return_inverse=True)[1]
+
+    def with_names(self, table: PredictionTable, order: NDArray[np.intp] | None) -> _TestSet:
+        """The same examples, with the names and clusters that another table knows: older cells recorded none."""
+        return replace(
+            self, ids=self.ids or _ordered(table.ids, order), clusters=self.clusters or _ordered(table.clusters, order)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +103,7 @@ class ExampleStore:
     def _placed(self, table: PredictionTable) -> tuple[int, NDArray[np.intp] | None]:
         """Number of the test set, and the rows in its order where they are stored in another."""
         for number, known in enumerate(self._sets):
-            if known.examples != table.examples or (known.ids is None) != (table.ids is None):
+            if known.examples != table.examples:
                 continue
             order = None
             if known.ids is not None and table.ids is not None and known.ids != table.ids:
@@ -101,9 +111,15 @@ class ExampleStore:
                 if any(name not in at for name in known.ids):
                     continue
                 order = np.array([at[name] for name in known.ids], dtype=np.intp)
-            if _same(known.labels, table.labels, order) and known.clusters == _ordered(table.clusters, order):
+            elif (known.ids is None) != (table.ids is None) and table.labels is None:
+                continue  # neither names nor labels say that the rows are the same
+            same_clusters = None in (known.clusters, table.clusters) or known.clusters == _ordered(
+                table.clusters, order
+            )
+            if _same(known.labels, table.labels, order) and same_clusters:
+                if known.ids is None or known.clusters is None:
+                    self._sets[number] = known.with_names(table, order)
                 return number, order
-        numbered = None if table.clusters is None else np.unique(table.clusters, return_inverse=True)[1]
         self._sets.append(
             _TestSet(
                 examples=table.examples,
@@ -111,7 +127,6 @@ class ExampleStore:
                 ranked=None if table.labels is None else rank(table.labels),
                 ids=table.ids,
                 clusters=table.clusters,
-                numbered=numbered,
             )
         )
         return len(self._sets) - 1, None

@@ -214,6 +214,17 @@ def _repeated(drafts: Sequence[Draft]) -> list[str]:
     return out
 
 
+def _few_clusters(comparisons: Sequence[Comparison]) -> list[str]:
+    """A sentence per number of clusters that is too small for the interval of a primary endpoint."""
+    found: dict[int, dict[str, None]] = defaultdict(dict)
+    for c in comparisons:
+        for e in c.endpoints:
+            known = e.crossed.n_clusters if e.crossed is not None else None
+            if e.primary and known is not None and known < sentences.FEW_CLUSTERS:
+                found[known][e.endpoint] = None
+    return [sentences.few_clusters(list(endpoints), clusters) for clusters, endpoints in found.items()]
+
+
 def _untrained(drafts: Sequence[Draft]) -> list[str]:
     """A sentence per variant that did not train."""
     found: dict[str, set[int]] = defaultdict(set)
@@ -263,6 +274,7 @@ def _notices(
         Notice(kind="data", text=f"{metric}: lower is better, so its scores are shown with the other sign.")
         for metric in results.turned
     ]
+    out += [Notice(kind="data", text=text) for text in _few_clusters(comparisons)]
     out += [Notice(kind="untrained", text=text) for text in _untrained(drafts)]
     unverified = sum(c.unverified_pairs for c in comparisons)
     if not results.fingerprinted:

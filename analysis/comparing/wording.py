@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.comparing.findings import Interval, OnePairFinding, Verdict
+from analysis.comparing.findings import CrossedFinding, Interval, OnePairFinding, Verdict
 
 if TYPE_CHECKING:  # a report from the cache says its words without scipy
     from analysis.comparing.verdict import Evidence
@@ -60,6 +60,12 @@ def p_text(p: float | None) -> str:
 def interval_text(interval: Interval) -> str:
     """`+0.0010 to +0.0042`."""
     return f"{signed(interval[0])} to {signed(interval[1])}"
+
+
+def examples_text(found: CrossedFinding) -> str:
+    """`1,588 test examples`, `4,420 test examples in 59 clusters`."""
+    clusters = "" if found.n_clusters is None else f" in {found.n_clusters:,} clusters"
+    return f"{found.n_examples:,} test examples{clusters}"
 
 
 def joined(parts: Sequence[str]) -> str:
@@ -299,6 +305,18 @@ def contradiction_lead(count: int, endpoints: Sequence[str]) -> str:
     if count > 1:
         what = f"{count} seeds are not used: recorded scores contradict their"
     return f"{what} stored predictions ({endpoints_text(endpoints)})."
+
+
+FEW_CLUSTERS = 30
+"""Below about this many clusters a variance over them is itself uncertain (Cameron and Miller 2015)."""
+
+
+def few_clusters(endpoints: Sequence[str], clusters: int) -> str:
+    """A warning where the interval over test examples rests on few clusters."""
+    return (
+        f"The test examples of {endpoints_text(endpoints)} come in {clusters} clusters; below about {FEW_CLUSTERS}"
+        " the interval over them can be too narrow, though its degrees of freedom are those of the clusters."
+    )
 
 
 def one_pair_sentence(found: OnePairFinding | None) -> str:

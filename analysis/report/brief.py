@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from analysis.comparing.findings import AcrossEndpoint, AcrossSettings, Comparison, EndpointFinding, StudyFindings
+from analysis.comparing.wording import examples_text
 from analysis.report.build import advice, many_variants, method, not_used, notices, title_of
 from analysis.report.comparison import endpoint_caption, endpoint_tables, facts, is_sequential
 from analysis.report.document import (
@@ -115,7 +116,7 @@ def _variance(rows: list[EndpointFinding]) -> list[str]:
     _, name, parts = max(known, key=lambda entry: entry[0])
     return [
         f"Uncertainty of the mean difference on {name} (sd): {_sd(parts.seed_variance_of_mean)} from"
-        f" {parts.n_seeds} seeds, {_sd(parts.shared_example_variance)} from the {parts.n_examples:,} test examples"
+        f" {parts.n_seeds} seeds, {_sd(parts.shared_example_variance)} from the {examples_text(parts)}"
         f" they share; infinitely many seeds would leave ±{show_size(parts.half_width_infinite_seeds)} (95%)."
     ]
 

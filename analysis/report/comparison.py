@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from analysis.comparing.findings import Comparison, EndpointFinding, StudyFindings
+from analysis.comparing.wording import examples_text
 from analysis.report.document import (
     NONE,
     Block,
@@ -216,6 +217,10 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
                 NONE if parts.examples_for_80_percent is None else f"{parts.examples_for_80_percent:,}",
             )
         )
+    clustered = dict.fromkeys(examples_text(f.crossed) for f in rows if f.crossed and f.crossed.n_clusters is not None)
+    units = (
+        f" Examples are not independent: {'; '.join(clustered)}, over which their part is taken." if clustered else ""
+    )
     return Table(
         title="Two sources of variance: seeds and test examples",
         columns=(
@@ -229,7 +234,8 @@ def _variance_table(rows: list[EndpointFinding]) -> Table:
         rows=tuple(cells),
         caption="Variances of the mean difference (seed x example: per seed, inside the first). 'left by infinite"
         " seeds': half width of the 95% interval that more seeds cannot shrink; 'examples for 80%': about how many"
-        " test pairs show a true difference as large as the observed one with 80% power (for all primaries jointly).",
+        " test pairs show a true difference as large as the observed one with 80% power (for all primaries jointly)."
+        + units,
     )
 
 
