@@ -78,6 +78,17 @@ def main() -> None:
     metavar="FILE",
     help="Read a .parquet (from `analysis export`) or .csv file instead of MLflow.",
 )
+@click.option("--variant", "variant_column", metavar="COLUMN",
+              help="Of a table: the column that tells variants apart, such as params.loss.")  # fmt: skip
+@click.option("--seed", "seed_column", metavar="COLUMN", help="Of a table: the column of the seeds.")
+@click.option("--setting", "settings", metavar="COLUMN", multiple=True, callback=_split_at_commas,
+              help="Of a table: a column that is part of the setting; may be repeated.")  # fmt: skip
+@click.option("--metric", "metrics", metavar="COLUMN", multiple=True, callback=_split_at_commas,
+              help="Of a table: a column of scores, the primary one first; may be repeated.")  # fmt: skip
+@click.option("--dim", metavar="REGEX|COLUMN",
+              help="Of a table: the column of dims, or what takes it out of a metric's name: '_(\\d+)$'.")  # fmt: skip
+@click.option("--average-over", metavar="COLUMN", multiple=True, callback=_split_at_commas,
+              help="Of a table: average a seed's rows over this column, such as episode or fold.")  # fmt: skip
 @click.option("--baseline", metavar="VARIANT", help="Compare with this variant instead of the declared baseline.")
 @click.option("--variants", multiple=True, callback=_split_at_commas, metavar="V,...",
               help="Only these; mine@1 is revision 1 of mine. Default: all, as the study file means them.")  # fmt: skip
@@ -120,6 +131,12 @@ def report(
     output: Path | None,
     full: bool,
     attach: bool,
+    variant_column: str | None,
+    seed_column: str | None,
+    settings: tuple[str, ...],
+    metrics: tuple[str, ...],
+    dim: str | None,
+    average_over: tuple[str, ...],
     **asked: Any,
 ) -> None:
     """Compare the variants of STUDY (a study file or an experiment's name) and say what was found.
@@ -129,17 +146,29 @@ def report(
       analysis report studies/toy.yaml
       analysis report my-study --format html > report.html
       analysis report --results scores.csv --baseline chunked --output report/
+      analysis report --results runs.csv --variant params.loss --seed params.seed --metric metrics.test_acc
     """
     from analysis.report.report import Question, note, report_on_results, report_on_study
+    from analysis.results.column_map import ColumnMap
     from analysis.results.load import STUDY_SUFFIXES, load_file, meant_by, study_name
 
     question = Question(**asked)
+    columns = ColumnMap(
+        variant=variant_column,
+        seed=seed_column,
+        settings=settings,
+        metrics=metrics,
+        dim=dim,
+        average_over=average_over,
+    )
     _one_source(study, results_file, tracking_uri)
+    if columns and results_file is None:
+        raise click.UsageError("--variant, --seed and the like say what a table's columns are: give --results FILE.")
     if results_file is not None:
         if attach:
             raise click.UsageError("--log attaches to an MLflow study; it does not go with --results.")
         name = None if study is None else study_name(study)
-        made = report_on_results(load_file(results_file, name), question)
+        made = report_on_results(load_file(results_file, name, columns), question)
     else:
         meant = meant_by(str(study))
         made = report_on_study(study_name(study or ""), question, tracking_uri, _progress, meant=meant)

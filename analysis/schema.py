@@ -160,9 +160,10 @@ class Endpoint(NamedTuple):
 
     metric: str
     dim: int
+    """0: the metric has no dims, as in tables of other tools; its name is all there is."""
 
     def __str__(self) -> str:
-        return f"{self.metric}_{self.dim}"
+        return f"{self.metric}_{self.dim}" if self.dim else self.metric
 
     @property
     def split(self) -> str:
@@ -197,6 +198,7 @@ def out_of_range(statistic: str, value: float) -> tuple[float, float] | None:
     return None if known[0] - _ROUNDING <= value <= known[1] + _ROUNDING else known
 
 
+_NAMED = re.compile(r"^(?P<metric>.+)_(?P<dim>[1-9][0-9]*)$")
 _ENDPOINT = re.compile(r"^(?P<metric>[^/\s]+/[^/\s]+)_(?P<dim>[1-9][0-9]*)$")
 
 
@@ -210,6 +212,16 @@ def parse_endpoint(text: str) -> Endpoint:
     if match is None:
         raise ValueError(f"{text!r} is not an endpoint; expected split/metric_dim, such as test/spearman_256")
     return Endpoint(match["metric"], int(match["dim"]))
+
+
+def endpoint_named(text: str) -> Endpoint:
+    """The endpoint whose name this is, with dim 0 where the name has none: the inverse of `str`.
+
+    >>> endpoint_named("test/spearman_256"), endpoint_named("accuracy"), endpoint_named("hits_at_10")
+    (Endpoint(metric='test/spearman', dim=256), Endpoint(metric='accuracy', dim=0), Endpoint(metric='hits_at', dim=10))
+    """
+    match = _NAMED.match(text)
+    return Endpoint(text, 0) if match is None else Endpoint(match["metric"], int(match["dim"]))
 
 
 LONGEST_NAME: Final = 250

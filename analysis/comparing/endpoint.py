@@ -154,7 +154,7 @@ def measure(
         frame: The study's frame.
         examples: Stored predictions.
     """
-    endpoint = schema.parse_endpoint(name)
+    endpoint = schema.endpoint_named(name)
     t, b = np.array(pairs.treatment.get(name, ())), np.array(pairs.baseline.get(name, ()))
     if pairs.conflict or not t.size:
         t, b = np.empty(0), np.empty(0)

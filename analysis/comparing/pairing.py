@@ -19,7 +19,7 @@ from analysis.comparing.fingerprints import (
     is_below,
 )
 from analysis.results.model import CellRecord, Results
-from analysis.results.tables import same_score
+from analysis.results.repeats import same_score
 from analysis.revisions import SEED_FIELD
 from analysis.showing import visible
 

@@ -36,14 +36,14 @@ def plan_in_force(
     chosen = baseline or results.declared_baseline or next(iter(variants), None)
     if chosen is not None and variants and chosen not in variants:
         raise PlanError(f"baseline {chosen!r} is not among the recorded variants; recorded: {', '.join(variants)}")
-    default = default_primaries(endpoints, every_dim=not results.fingerprinted)
+    default = default_primaries(endpoints, every_dim=not results.fingerprinted, first=results.metric_order)
     primary = asked.primary or default
     unknown = [e for e in primary if endpoints and e not in endpoints]
     if unknown:
         raise PlanError(f"primary endpoint {unknown[0]!r} was not recorded; recorded: {', '.join(endpoints)}")
     for e in primary:
-        if is_lower_better(e) and schema.parse_endpoint(e).metric not in results.turned:
-            metric = schema.parse_endpoint(e).metric
+        if is_lower_better(e) and schema.endpoint_named(e).metric not in results.turned:
+            metric = schema.endpoint_named(e).metric
             raise PlanError(
                 f"primary endpoint {e!r}: a higher {metric} is not better, and higher is taken for better;"
                 f" give --lower-is-better {metric}, or name another --primary"
@@ -71,19 +71,21 @@ def plan_in_force(
 
 def is_lower_better(endpoint: str) -> bool:
     """Whether the metric's name says that less of it is better."""
-    words = schema.parse_endpoint(endpoint).statistic.lower().replace("-", "_").split("_")
+    words = schema.endpoint_named(endpoint).statistic.lower().replace("-", "_").split("_")
     return not _LOWER.isdisjoint(words)
 
 
-def default_primaries(endpoints: Sequence[str], *, every_dim: bool) -> tuple[str, ...]:
+def default_primaries(endpoints: Sequence[str], *, every_dim: bool, first: Sequence[str] = ()) -> tuple[str, ...]:
     """The largest dim's test Spearman, or test Spearman at every dim (a plain table, whose author named none).
 
-    Without any test Spearman: the same of the first test metric, else of the first metric there is.
+    Without any test Spearman: the same of the first test metric, else of the first metric there is. Metrics in `first`
+    come before all of these.
     """
-    parsed = [schema.parse_endpoint(e) for e in endpoints]
+    parsed = [schema.endpoint_named(e) for e in endpoints]
     metrics = list(dict.fromkeys(e.metric for e in parsed))
     metric = next(
-        (m for m in (DEFAULT_METRIC, *(m for m in metrics if m.startswith("test/")), *metrics) if m in metrics), None
+        (m for m in (*first, DEFAULT_METRIC, *(m for m in metrics if m.startswith("test/")), *metrics) if m in metrics),
+        None,
     )
     dims = sorted(e.dim for e in parsed if e.metric == metric)
     return tuple(str(schema.Endpoint(str(metric), d)) for d in (dims if every_dim else dims[-1:]))
@@ -153,7 +155,7 @@ def _selection(results: Results, primary: Sequence[str]) -> Iterable[str]:
     if split != "validation":
         on = f"on the {split} split" if split else "on an unknown split"
         yield f"settings were chosen {on}, not on validation ({size})"
-    elsewhere = [e for e in primary if schema.parse_endpoint(e).split != "test"]
+    elsewhere = [e for e in primary if schema.endpoint_named(e).split != "test"]
     if elsewhere:
         yield f"settings were chosen by a search, and {', '.join(elsewhere)} is not on the test split ({size})"
     if not tuned:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from analysis import schema
 from analysis.comparing.findings import CrossedFinding, Interval, OnePairFinding, Verdict
 
 if TYPE_CHECKING:  # a report from the cache says its words without scipy
@@ -75,12 +76,13 @@ def joined(parts: Sequence[str]) -> str:
 
 def endpoints_text(endpoints: Sequence[str]) -> str:
     """`test/spearman at 32, 64 and 128`, metric by metric."""
-    by_metric: dict[str, list[str]] = {}
+    by_metric: dict[str, list[schema.Endpoint]] = {}
     for name in endpoints:
-        metric, _, dim = name.rpartition("_")
-        by_metric.setdefault(metric, []).append(dim)
+        endpoint = schema.endpoint_named(name)
+        by_metric.setdefault(endpoint.metric, []).append(endpoint)
     return "; ".join(
-        f"{metric}_{dims[0]}" if len(dims) == 1 else f"{metric} at {joined(dims)}" for metric, dims in by_metric.items()
+        str(same[0]) if len(same) == 1 else f"{metric} at {joined([str(e.dim) for e in same])}"
+        for metric, same in by_metric.items()
     )
 
 
@@ -216,7 +218,7 @@ def sentence_of(
     others = [e for j, e in enumerate(primaries) if j != lead]
     if not others or all(e.verdict == "cannot_decide" for e in primaries):
         return first
-    one_metric = len({e.endpoint.metric for e in primaries}) == 1
+    one_metric = len({e.endpoint.metric for e in primaries}) == 1 and all(e.endpoint.dim for e in primaries)
     listed = _others(others, treatment=treatment, baseline=baseline, one_metric=one_metric)
     return f"{first} The other primaries (same trained models): {listed}."
 

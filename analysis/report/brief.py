@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from analysis import schema
 from analysis.comparing.findings import AcrossEndpoint, AcrossSettings, Comparison, EndpointFinding, StudyFindings
 from analysis.comparing.wording import examples_text
 from analysis.report.build import advice, many_variants, method, not_used, notices, title_of
@@ -141,19 +142,30 @@ def _equivalence(rows: list[EndpointFinding]) -> list[str]:
 def _across(across: AcrossSettings, findings: StudyFindings) -> tuple[Block, ...]:
     sequential = is_sequential(findings)
     primaries = [found for found in across.endpoints if found.primary]
-    metrics = {found.endpoint.rpartition("_")[0] for found in primaries} | set(SHOWN_METRICS)
-    shown = [found for found in across.endpoints if found.endpoint.rpartition("_")[0] in metrics]
+    metrics = {metric_of(found) for found in primaries} | set(SHOWN_METRICS)
+    shown = [found for found in across.endpoints if metric_of(found) in metrics]
     blocks: list[Block] = [summary_table(replace(across, endpoints=tuple(shown)), sequential=sequential)]
     if primaries:
         by_metric: dict[str, list[AcrossEndpoint]] = {}
         for found in primaries:
-            by_metric.setdefault(found.endpoint.rpartition("_")[0], []).append(found)
+            by_metric.setdefault(metric_of(found), []).append(found)
         blocks += [_matrix(metric, same[:MAX_PRIMARIES]) for metric, same in by_metric.items()]
         lines = settings_facts(primaries[0], sequential=sequential)
         if len(primaries) > 1:
             lines = [f"{primaries[0].endpoint}: {line}" for line in lines]
         blocks.append(Bullets(items=tuple(lines)))
     return tuple(blocks)
+
+
+def metric_of(found: AcrossEndpoint) -> str:
+    """`test/spearman` of `test/spearman_256`."""
+    return schema.endpoint_named(found.endpoint).metric
+
+
+def _dim(endpoint: str) -> str:
+    """`256`, or nothing for a metric without dims."""
+    dim = schema.endpoint_named(endpoint).dim
+    return str(dim) if dim else ""
 
 
 def _matrix(metric: str, primaries: list[AcrossEndpoint]) -> Table:
@@ -169,12 +181,13 @@ def _matrix(metric: str, primaries: list[AcrossEndpoint]) -> Table:
             )
         )
     hidden = len(primaries[0].rows) - len(rows)
+    by_dim = " by dim" if any(_dim(found.endpoint) for found in primaries) else ""
     return Table(
-        title=f"Settings matrix, {metric} by dim: mean difference and wins/losses/ties (descriptive)",
+        title=f"Settings matrix, {metric}{by_dim}: mean difference and wins/losses/ties (descriptive)",
         columns=(
             Column(heading="setting", align="left"),
             Column(heading="pairs"),
-            *(Column(heading=found.endpoint.rpartition("_")[2]) for found in primaries),
+            *(Column(heading=_dim(found.endpoint) or "mean diff W/L/T") for found in primaries),
         ),
         rows=tuple(rows),
         caption=f"and {hidden} more settings: --full" if hidden else "",

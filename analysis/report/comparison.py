@@ -75,7 +75,7 @@ def metric_order(metric: str) -> tuple[bool, bool, str]:
 
 
 def _dim(found: EndpointFinding) -> str:
-    return f"{found.dim}{' *' if found.primary else ''}"
+    return f"{found.dim or '-'}{' *' if found.primary else ''}"
 
 
 def _endpoint_table(metric: str, rows: list[EndpointFinding], comparison: Comparison, sequential: bool) -> Table:

@@ -240,6 +240,7 @@ def _look(number: int) -> tuple[str, str, Any]:
 
 
 def _dim_axis(ax: Axes, dims: Sequence[int]) -> None:
-    ax.set_xticks(range(len(dims)), [str(dim) for dim in dims])
-    ax.set_xlabel("embedding size (dims)")
+    ax.set_xticks(range(len(dims)), [str(dim) if dim else "" for dim in dims])
+    if any(dims):
+        ax.set_xlabel("embedding size (dims)")
     ax.set_xlim(-0.4, len(dims) - 0.6)

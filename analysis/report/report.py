@@ -187,7 +187,7 @@ def report_on_results(results: Results, question: Question) -> Report:
     results = turned(only(results, question.variants), question.lower_is_better)
     findings = compare(
         results,
-        plan=asked_plan(results.declared_plan, question.primary),
+        plan=asked_plan(results.declared_plan, question.primary, recorded_endpoints(results)),
         baseline=question.baseline or _baseline_among(question.variants, results.declared_baseline),
         allow_unverified=question.allow_unverified,
         all_pairs=question.all_pairs,
@@ -296,8 +296,18 @@ def turned(results: Results, metrics: tuple[str, ...]) -> Results:
     return replace(results, table=table, turned=metrics)
 
 
-def asked_plan(declared: AnalysisPlan | None, primary: tuple[str, ...]) -> AnalysisPlan | None:
+def recorded_endpoints(results: Results) -> frozenset[str]:
+    """Names of all endpoints that have a score."""
+    pairs = results.table[["metric", "dim"]].drop_duplicates().itertuples(index=False, name=None)
+    return frozenset(str(schema.Endpoint(str(metric), int(dim))) for metric, dim in pairs)
+
+
+def asked_plan(
+    declared: AnalysisPlan | None, primary: tuple[str, ...], recorded: frozenset[str] = frozenset()
+) -> AnalysisPlan | None:
     """The declared plan with other primary endpoints; None where nothing else was asked.
+
+    Endpoints that are recorded need not be written as a study file writes them: tables of other tools have others.
 
     Raises:
         PlanError: a primary that is not written as an endpoint.
@@ -306,6 +316,8 @@ def asked_plan(declared: AnalysisPlan | None, primary: tuple[str, ...]) -> Analy
         return None
     from pydantic import ValidationError
 
+    if primary and set(primary) <= recorded and len(set(primary)) == len(primary):
+        return (declared or AnalysisPlan()).model_copy(update={"primary": primary})
     base = {} if declared is None else declared.model_dump()
     try:
         return AnalysisPlan.model_validate({**base, "primary": primary})

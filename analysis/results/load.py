@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analysis.errors import ResultsError
+from analysis.results.column_map import ColumnMap
 from analysis.results.model import Results
 from analysis.revisions import Meant
+
+if TYPE_CHECKING:
+    from analysis.results.delimited import RawTable
 
 STUDY_SUFFIXES = (".yaml", ".yml")
 STUDY_FILE_READERS = "pairsweep.study_file"
@@ -40,8 +46,13 @@ def load(
     return MlflowStudy(name, tracking_uri, meant=meant_by(str(study))).results()
 
 
-def load_file(path: Path, study: str | None = None) -> Results:
+def load_file(path: Path, study: str | None = None, columns: ColumnMap | None = None) -> Results:
     """Results from a file: Parquet made by `analysis export`, or CSV/TSV.
+
+    Args:
+        path: The file.
+        study: What the report calls it; None: the file's name.
+        columns: What the columns of a CSV are, where they are not called as they should be.
 
     Raises:
         ResultsError: the file is missing, empty, or not what it must be.
@@ -53,30 +64,55 @@ def load_file(path: Path, study: str | None = None) -> Results:
     if path.suffix.lower() in (".parquet", ".pq"):
         from analysis.results.parquet import read_archive
 
+        if columns:
+            raise ResultsError(f"{path}: its columns are known; --variant, --seed and the like are for tables")
         return read_archive(path, study)
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        return _read_table(path, study)
+        return _read_table(path, study, columns or ColumnMap())
     raise ResultsError(f"{path}: {path.suffix or 'no ending'} is not read; give a .parquet, .csv or .tsv file")
 
 
-def _read_table(path: Path, study: str | None) -> Results:
-    """A CSV or TSV: another tool's export where it looks like one, else a table with our own columns."""
-    from analysis.results import foreign, tables
-    from analysis.results.tables import plain_rows, read_raw, results_of_rows
+def _read_table(path: Path, study: str | None, asked: ColumnMap) -> Results:
+    """A CSV or TSV: as somebody says its columns are, else another tool's, else a table with our own columns."""
+    from analysis.results.delimited import read_raw
 
-    raw = read_raw(path)
-    if foreign.looks_like_mlflow(raw):
-        rows, failed, problems = foreign.mlflow_rows(raw)
-    elif foreign.looks_like_optuna(raw):
-        rows, failed, problems = foreign.optuna_rows(raw)
+    return results_of_raw(read_raw(path), study, asked)
+
+
+def results_of_raw(raw: RawTable, study: str | None, asked: ColumnMap) -> Results:
+    """Results of a table that has been read.
+
+    Raises:
+        ResultsError: what it must say is not there, or a field cannot be read.
+    """
+    from analysis.results import foreign
+    from analysis.results.column_map import find_columns
+    from analysis.results.layouts import PLAIN, layout_of
+    from analysis.results.mapped import mapped_rows
+    from analysis.results.tables import plain_rows, results_of_rows
+
+    layout = layout_of(raw)
+    metric_order: tuple[str, ...] = ()
+    variant: str | None = None
+    if asked:
+        columns = find_columns(raw, layout, asked)
+        variant, metric_order = columns.variant, columns.metric_order
+        found = foreign.with_search(raw, layout, mapped_rows(raw, layout, columns))
+    elif layout is PLAIN:
+        found = plain_rows(raw)
     else:
-        rows, failed, problems = plain_rows(raw)
-    if not rows:
-        raise ResultsError(f"{path}: there is no finished row with a score")
-    warnings = tables.settings_by_variant(raw, *tables.setting_columns(raw))
-    return results_of_rows(
-        rows, study=study or path.stem, problems=(*raw.problems, *problems), failed=failed, warnings=warnings
+        found = foreign.rows_of_tool(raw, layout)
+    if not found.rows:
+        raise ResultsError(f"{raw.path}: there is no finished row with a score")
+    differing = foreign.settings_by_variant(raw, layout, variant)
+    results = results_of_rows(
+        found.rows,
+        study=study or raw.path.stem,
+        problems=(*raw.problems, *found.problems),
+        failed=found.failed,
+        warnings=(*found.warnings, *differing),
     )
+    return replace(results, metric_order=metric_order)
 
 
 def meant_by(study: str) -> Meant | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import schema
 from analysis.errors import ResultsError
 from analysis.results.model import CellRecord, PredictionTable, Problem, Results
-from analysis.results.tables import same_score
+from analysis.results.repeats import same_score
 from analysis.showing import counted
 
 if TYPE_CHECKING:

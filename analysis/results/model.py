@@ -113,6 +113,8 @@ class Results:
     """The plan recorded at the study's first run."""
     declared_baseline: str | None = None
     variant_order: tuple[str, ...] = ()
+    metric_order: tuple[str, ...] = ()
+    """Metrics as whoever asked for them named them: the first is primary by default."""
     history: tuple[HistoryEntry, ...] = ()
     turned: tuple[str, ...] = ()
     """Metrics of which less is better: their scores stand in the table with the other sign."""

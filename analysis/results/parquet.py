@@ -15,10 +15,10 @@ from analysis import schema
 from analysis.errors import ResultsError
 from analysis.files import write_atomically, written_atomically
 from analysis.plan import AnalysisPlan
+from analysis.results.fields import guarded
 from analysis.results.mlflow_study import finished_splits
 from analysis.results.model import CellRecord, HistoryEntry, PredictionTable, Problem, Results
 from analysis.results.runs import table as table_of
-from analysis.results.tables import guarded
 from analysis.showing import counted
 
 if TYPE_CHECKING:

@@ -56,6 +56,11 @@ class Block:
         found = _FILE.match(self.text)
         return found["name"] if found and self.language in ("python", "yaml", "csv") else None
 
+    @property
+    def content(self) -> str:
+        """The text of the file that the reader is to write: a CSV file knows no comments, and its name is none of it."""
+        return self.text.partition("\n")[2] if self.language == "csv" else self.text
+
     def commands(self) -> list[str]:
         """Lines after `$ ` where there are any, else all lines."""
         lines = self.text.replace("\\\n", " ").splitlines()

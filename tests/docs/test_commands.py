@@ -166,7 +166,7 @@ def _stage(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requ
 def test_commands_run_as_written(page: Path) -> None:
     for block in blocks(page):
         if block.is_file is not None:
-            Path(block.is_file).write_text(block.text + "\n", encoding="utf-8")
+            Path(block.is_file).write_text(block.content + "\n", encoding="utf-8")
         elif block.is_shell and block.not_run is None:
             check(block)
 

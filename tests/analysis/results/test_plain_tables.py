@@ -12,9 +12,10 @@ from click.testing import CliRunner
 from analysis import schema
 from analysis.cli import main
 from analysis.errors import ResultsError
+from analysis.results.fields import guarded, without_guard
 from analysis.results.load import load
 from analysis.results.parquet import export_results
-from analysis.results.tables import guarded, results_of_rows, without_guard
+from analysis.results.tables import results_of_rows
 
 PLAIN = [("a", 0, 0.5), ("b", 0, 0.6), ("a", 1, 0.51), ("b", 1, 0.58)]
 
@@ -130,8 +131,8 @@ def test_mlflows_own_table_is_converted_finished_runs_only(file: Path) -> None:
 @pytest.mark.parametrize(
     ("dropped", "said"),
     [
-        ("params.seed", "says no seed; add a column params.seed"),
-        ("metrics.test/spearman_64", "no metric is named like an endpoint"),
+        ("params.seed", "no column is called seed; say what its columns are, for example: analysis report --results"),
+        ("metrics.test/spearman_64", "no score is named like test/spearman_256"),
         ("status", "column 'status' is missing"),
     ],
 )
@@ -167,7 +168,7 @@ def test_optunas_own_table_is_converted_complete_trials_only(file: Path) -> None
 
 def test_optunas_table_without_metric_and_dim_is_refused(file: Path) -> None:
     optuna_table().drop(columns="user_attrs_test/spearman_64").to_csv(file, index=False)
-    with pytest.raises(ResultsError, match="its value names no metric and dim"):
+    with pytest.raises(ResultsError, match="no score is named like test/spearman_256; say what its columns are"):
         load(results=file)
 
 
