@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainables.errors import InputError
 from trainables.registry import BUILTIN_TRAINABLES, load_trainable
-from trainables.spec import BUILTIN_TRAINABLE, SPLITS, TrainSpec
+from trainables.spec import BUILTIN_TRAINABLE, TrainSpec
 from trainables.user_code import module_file
 
 
@@ -58,6 +58,9 @@ def check_inputs(spec: TrainSpec) -> tuple[str, ...]:
     if spec.trainable not in BUILTIN_TRAINABLES:
         return _check_fingerprint(spec)
     if spec.trainable != BUILTIN_TRAINABLE:
+        if spec.evaluate:
+            allowed = f"trainable {spec.trainable!r} scores no test sets; leave it out"
+            raise InputError(where="study", field="evaluate", value=list(spec.evaluate), allowed=allowed)
         from trainables.synthetic import check_options
 
         check_options(spec)
@@ -88,8 +91,14 @@ def _check_data(spec: TrainSpec) -> tuple[str, ...]:
 
     present = splits_of(spec)
     notes = [note for split in present for note in load_split(spec, split).notes]
-    missing = [split for split in SPLITS if split not in present]
-    return (*notes, *(f"data: no {split} split; its scores are left out" for split in missing))
+    assert spec.data is not None
+    missing = [split for split in spec.data.scored if split not in present]
+    notes += [f"data: no {split} split; its scores are left out" for split in missing]
+    if spec.evaluate:
+        from trainables.evaluation import open_test_sets
+
+        notes += [note for one in open_test_sets(spec).values() for note in one.notes]
+    return tuple(notes)
 
 
 def _check_batches(spec: TrainSpec) -> tuple[str, ...]:
@@ -105,14 +114,22 @@ def _check_model(spec: TrainSpec) -> tuple[str, ...]:
     size = embedding_size(spec)
     if size is None:
         return ("model: its embedding size cannot be read before it is downloaded; matryoshka_dims are not checked",)
-    too_large = [dim for dim in spec.matryoshka_dims if dim > size]
-    if too_large:
-        assert spec.model is not None
+    assert spec.model is not None
+    for field, dims in (("matryoshka_dims", spec.matryoshka_dims), ("trained_dims", spec.trained_dims or ())):
+        too_large = [dim for dim in dims if dim > size]
+        if too_large:
+            raise InputError(
+                where=f"model {spec.model.name}",
+                field=field,
+                value=too_large[0],
+                allowed=f"the model gives {size} dimensions, so every size must be from 1 to {size}",
+            )
+    if spec.trained_dims == () and size % 2 and any(term.name == "angle" for term in spec.loss):
         raise InputError(
             where=f"model {spec.model.name}",
-            field="matryoshka_dims",
-            value=too_large[0],
-            allowed=f"the model gives {size} dimensions, so every size must be from 1 to {size}",
+            field="trained_dims",
+            value=[],
+            allowed=f"the model gives {size} dimensions; AnglE pairs indices, so name an even size",
         )
     prompt = unused_prompt(spec)
     return () if prompt is None else (unused_prompt_note(prompt),)

@@ -25,10 +25,12 @@ class Digests:
 
     data: str | None = None
     model: str | None = None
+    evaluate: Mapping[str, str] = field(default_factory=dict)
+    """Named test set -> identity of its contents."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """Import path of a user's module -> sha256 of its source."""
     unresolved: tuple[str, ...] = ()
-    """`data`, `model` or `module:<name>`: named by the spec, but not readable here."""
+    """`data`, `model`, `evaluate:<name>` or `module:<name>`: named by the spec, but not readable here."""
 
 
 def source_digest(*files: str) -> str:
@@ -56,7 +58,7 @@ def _data_digest(spec: TrainSpec, data: DataSpec) -> str | None:
     lines = []
     for split in SPLITS:
         name = getattr(data, split)
-        if name is None:
+        if name is None or (split != "train" and split not in data.scored):
             continue
         path = spec.resolve_path(name)
         if not path.is_file():
@@ -96,6 +98,13 @@ def resolve_digests(spec: TrainSpec) -> Digests:
         model = _model_digest(spec)
         if model is None:
             unresolved.append("model")
+    evaluate = {}
+    for name, source in spec.evaluate.items():
+        digest = source.digest(spec.root)
+        if digest is None:
+            unresolved.append(f"evaluate:{name}")
+        else:
+            evaluate[name] = digest
     modules = {}
     for name in user_modules(spec):
         digest = module_digest(name, spec.root)
@@ -103,4 +112,4 @@ def resolve_digests(spec: TrainSpec) -> Digests:
             unresolved.append(f"module:{name}")
         else:
             modules[name] = digest
-    return Digests(data=data, model=model, modules=modules, unresolved=tuple(unresolved))
+    return Digests(data=data, model=model, evaluate=evaluate, modules=modules, unresolved=tuple(unresolved))

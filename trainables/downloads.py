@@ -57,7 +57,19 @@ PINNED: Final[dict[str, dict[str, PinnedFile]]] = {
     },
 }
 LABEL_RANGE: Final = (0.0, 5.0)
-"""Of both built-in real datasets."""
+"""Of both built-in real sets of sentence pairs."""
+
+_JSQUAD: Final = "https://raw.githubusercontent.com/yahoojapan/JGLUE/v1.3.0/datasets/jsquad-v1.3/"
+PINNED_RETRIEVAL: Final[dict[str, dict[str, PinnedFile]]] = {
+    "jsquad": {
+        split: PinnedFile(path=f"jsquad-v1.3/{name}", url=_JSQUAD + name, sha256=digest)
+        for split, name, digest in (
+            ("validation", "valid-v1.3.json", "fb0a57a35281ff03bbe7f0e878cff5b577985fbe6fcb242e7e8ddb63d1c0ab11"),
+            ("test", "test-v1.3.json", "0078f3f2e1604a201700c24139e198344fa689e02282fc00adaa31687cce2aff"),
+        )
+    },
+}
+"""Set -> split -> file, of the built-in sets of questions and paragraphs."""
 
 
 def cache_folder() -> Path:
@@ -100,12 +112,25 @@ def _download(url: str) -> bytes:
 
 
 def pinned_file(name: str, split: str) -> Path:
-    """Local path of a verified file of a built-in dataset; downloads it where it must.
+    """Local path of a verified file of a built-in set of sentence pairs; downloads it where it must.
+
+    Raises:
+        InputError: as local_copy does.
+    """
+    return local_copy(PINNED[name][split], field="data.name", name=name)
+
+
+def local_copy(file: PinnedFile, *, field: str, name: str) -> Path:
+    """Local path of a verified file; downloads it where it must.
+
+    Args:
+        file: Which file.
+        field: The study's field that names its dataset, for messages.
+        name: What stands in that field.
 
     Raises:
         InputError: PAIRSWEEP_DATA lacks the file, its checksum differs, or the network does not give it.
     """
-    file = PINNED[name][split]
     folder = os.environ.get(DATA_FOLDER_VARIABLE)
     if folder:
         path = Path(folder) / file.path
@@ -126,7 +151,7 @@ def pinned_file(name: str, split: str) -> Path:
         why = str(getattr(error, "reason", error)).splitlines()[0]
         raise InputError(
             where=file.url,
-            field="data.name",
+            field=field,
             value=name,
             allowed=f"cannot be downloaded ({why}); set {DATA_FOLDER_VARIABLE} to a folder that holds {file.path}",
         ) from None

@@ -12,9 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    model_validator,
+)
 
 from analysis.schema import AngleLayout
+from trainables.tasks import EvaluationSource, read_sources
 from trainables.training_fields import ALWAYS_RECORDED, TRAINING_FIELDS, validate_training
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ TRAINABLE_NAMES = (BUILTIN_TRAINABLE, "noop", "closed-form")
 TOY_MODELS = ("toy", "toy-random")
 BUILTIN_DATA = ("jsts", "stsb-en", "toy")
 SPLITS = ("train", "validation", "test")
-EVALUATION_SPLITS = ("validation", "test")
+EVALUATION_SPLITS: tuple[Literal["validation", "test"], ...] = ("validation", "test")
 
 
 def _not_bool(value: object) -> object:
@@ -60,10 +69,16 @@ class ModelSpec(_Frozen):
     """Branch, tag or commit on the hub; resolved to a commit before anything runs."""
     prompt: str | None = None
     """Text put before every sentence, in training and evaluation. Default: none, also where the model names one."""
+    prompts: Mapping[Literal["query", "passage"], str] | None = None
+    """Text put before the queries and the passages of a search instead. Default: `prompt` before both."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number format of weights and activations."""
     max_seq_length: PositiveInt | None = None
     """Tokens; longer sentences are cut. Default: the model's own."""
+
+    def prompt_of(self, kind: Literal["query", "passage"]) -> str | None:
+        """Text put before a query or a passage."""
+        return (self.prompts or {}).get(kind, self.prompt)
 
 
 class DataSpec(_Frozen):
@@ -87,10 +102,22 @@ class DataSpec(_Frozen):
     """`drop` leaves out rows with an empty text or a wrong label, and counts them in the record. Default: refused."""
     limit: Mapping[Literal["train", "validation", "test"], PositiveInt] | None = None
     """Rows to use, per split, evenly spread over the file (many are sorted by source); others stay whole."""
+    splits: tuple[Literal["train", "validation", "test"], ...] | None = None
+    """Which of its splits to use, such as `[train]` where `evaluate` names all test sets. Default: all it has."""
+
+    @property
+    def scored(self) -> tuple[Literal["validation", "test"], ...]:
+        """The splits that an encoder is scored on, where the data have them."""
+        return tuple(split for split in EVALUATION_SPLITS if self.splits is None or split in self.splits)
 
     @model_validator(mode="after")
     def _one_source(self) -> DataSpec:
-        if self.name is None and not (self.train and self.test):
+        if self.splits is not None:
+            if "train" not in self.splits:
+                raise ValueError("splits: train must be among them")
+            if len(set(self.splits)) != len(self.splits):
+                raise ValueError(f"splits: {list(self.splits)} names a split twice")
+        if self.name is None and not (self.train and (self.test or "test" not in self.scored)):
             raise ValueError("give a name (jsts, stsb-en, toy or a hub dataset) or the files train: and test:")
         if self.name in BUILTIN_DATA:
             for own in ("train", "validation", "test", "columns", "label_range", "bad_rows", "revision"):
@@ -144,6 +171,11 @@ class TrainSpec(_Frozen):
     loss: tuple[LossSpec, ...] = ()
     matryoshka_dims: tuple[PositiveInt, ...] = ()
     """Embedding sizes trained and evaluated, ascending."""
+    trained_dims: tuple[PositiveInt, ...] | None = None
+    """Sizes that the loss is applied at, ascending, where they are not those evaluated; none: at the full size only,
+    without MatryoshkaLoss."""
+    evaluate: Mapping[str, SerializeAsAny[EvaluationSource]] = Field(default_factory=dict)
+    """Named test sets, beside the splits of `data`."""
     training: Mapping[str, Any] = Field(default_factory=dict)
     """Fields of SentenceTransformerTrainingArguments (`epochs` and `batch_size` for the two long names)."""
     options: Mapping[str, Any] = Field(default_factory=dict)
@@ -156,26 +188,39 @@ class TrainSpec(_Frozen):
     def _fill_training(cls, data: Any) -> Any:
         if isinstance(data, dict):
             data = {**data, "training": validate_training(data.get("training") or {})}
-            dims = data.get("matryoshka_dims")
-            if isinstance(dims, (list, tuple)):
-                # Order means nothing; one order makes equal specs equal.
-                numbers = all(isinstance(d, int) for d in dims)
-                data["matryoshka_dims"] = tuple(sorted(dims)) if numbers else tuple(dims)
+            for name in ("matryoshka_dims", "trained_dims"):
+                dims = data.get(name)
+                if isinstance(dims, (list, tuple)):
+                    # Order means nothing; one order makes equal specs equal.
+                    numbers = all(isinstance(d, int) for d in dims)
+                    data[name] = tuple(sorted(dims)) if numbers else tuple(dims)
+            if data.get("trained_dims") == data.get("matryoshka_dims"):
+                data.pop("trained_dims", None)
+            data["evaluate"] = read_sources(data.get("evaluate") or {})
         return data
 
     @model_validator(mode="after")
     def _complete(self) -> TrainSpec:
-        dims = self.matryoshka_dims
-        if len(set(dims)) != len(dims):
-            raise ValueError(f"matryoshka_dims: {list(dims)} names a size twice")
+        for name in ("matryoshka_dims", "trained_dims"):
+            dims = getattr(self, name) or ()
+            if len(set(dims)) != len(dims):
+                raise ValueError(f"{name}: {list(dims)} names a size twice")
         if self.trainable == BUILTIN_TRAINABLE:
             for required in ("model", "data", "loss", "matryoshka_dims"):
                 if not getattr(self, required):
                     raise ValueError(f"{required}: is required by the trainable {BUILTIN_TRAINABLE!r}")
-        odd = [d for d in dims if d % 2]
+            if self.data is not None and not self.data.scored and not self.evaluate:
+                raise ValueError("evaluate: nothing would be scored; name a test set, or let data.splits have test")
+        odd = [d for d in self.loss_dims if d % 2]
         if odd and any(term.name == "angle" for term in self.loss):
-            raise ValueError(f"matryoshka_dims: {odd[0]} is odd; AnglE pairs indices, so every size must be even")
+            name = "matryoshka_dims" if self.trained_dims is None else "trained_dims"
+            raise ValueError(f"{name}: {odd[0]} is odd; AnglE pairs indices, so every size must be even")
         return self
+
+    @property
+    def loss_dims(self) -> tuple[int, ...]:
+        """Sizes that the loss is applied at, ascending; empty: at the full size alone."""
+        return self.matryoshka_dims if self.trained_dims is None else self.trained_dims
 
     def flat(self) -> dict[str, Json]:
         """Dotted name -> value, defaults left out except for what people always ask for.
@@ -190,6 +235,10 @@ class TrainSpec(_Frozen):
                     out[f"{group}.{key}"] = value
         if dumped["matryoshka_dims"]:
             out["matryoshka_dims"] = dumped["matryoshka_dims"]
+        if dumped["trained_dims"] is not None:
+            out["trained_dims"] = dumped["trained_dims"]
+        for name, source in dumped["evaluate"].items():
+            out[f"evaluate.{name}"] = {key: value for key, value in source.items() if value is not None}
         terms: list[Json] = [
             {k: v for k, v in term.items() if v not in (None, {}) and not (k == "weight" and v == 1.0)}
             for term in dumped["loss"]

@@ -96,7 +96,7 @@ def angle_roles(cells: Iterable[CellRecord]) -> AngleRoles | None:
     layouts: dict[str, dict[str, None]] = {}
     dims: tuple[int, ...] = ()
     for cell in cells:
-        found = cell.fields.get("matryoshka_dims")
+        found = cell.fields.get("trained_dims", cell.fields.get("matryoshka_dims"))
         sizes = tuple(d for d in found if isinstance(d, int) and d % 2 == 0) if isinstance(found, list | tuple) else ()
         for layout in _layouts(cell):
             if sizes:

@@ -36,7 +36,10 @@ def plan_in_force(
     chosen = baseline or results.declared_baseline or next(iter(variants), None)
     if chosen is not None and variants and chosen not in variants:
         raise PlanError(f"baseline {chosen!r} is not among the recorded variants; recorded: {', '.join(variants)}")
-    default = default_primaries(endpoints, every_dim=not results.fingerprinted, first=results.metric_order)
+    told = [e for e in results.default_primary if e in endpoints]
+    default = tuple(told) or default_primaries(
+        endpoints, every_dim=not results.fingerprinted, first=results.metric_order
+    )
     primary = asked.primary or default
     unknown = [e for e in primary if endpoints and e not in endpoints]
     if unknown:

@@ -73,12 +73,14 @@ def together(studies: Sequence[Results]) -> Results:
         if declared[name] is None and any(value is not None for value in values):
             text = f"the studies do not share one {name.replace('_', ' ')}: none counts"
             problems.append(Problem(where="studies taken together", reason=text))
+    defaults = {study.default_primary for study in studies}
     return Results(
         study=" + ".join(dict.fromkeys(study.study for study in studies)),
         table=pd.concat(tables, ignore_index=True),
         cells=tuple(cells),
         problems=tuple(problems),
         fingerprinted=first.fingerprinted,
+        default_primary=defaults.pop() if len(defaults) == 1 else (),
         predictions=_Predictions(studies=tuple(studies), owner=owner),
         variant_order=first.variant_order,
         history=tuple(

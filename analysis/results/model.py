@@ -111,6 +111,8 @@ class Results:
     """(cell key, split) -> predictions; None where none are stored."""
     declared_plan: AnalysisPlan | None = None
     """The plan recorded at the study's first run."""
+    default_primary: tuple[str, ...] = ()
+    """What the study said would be primary where the plan names none; empty where it could not know."""
     declared_baseline: str | None = None
     variant_order: tuple[str, ...] = ()
     metric_order: tuple[str, ...] = ()

@@ -204,6 +204,7 @@ def declaration(
         baseline = recorded.get("baseline")
         return {
             "declared_plan": plan,
+            "default_primary": tuple(map(str, recorded.get("default_primary") or ())),
             "declared_baseline": names.get(baseline, baseline),
             "variant_order": tuple(names.get(name, name) for name in recorded.get("variants") or ()),
             "search": recorded.get("search"),

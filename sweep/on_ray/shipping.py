@@ -204,8 +204,11 @@ def _named_files(study: Study, left_out: dict[str, str]) -> Iterator[Path]:
         if spec.data is not None and spec.data.name is None:
             for split in SPLITS:
                 name = getattr(spec.data, split)
-                if name is not None:
+                if name is not None and (split == "train" or split in spec.data.scored):
                     yield from _inside(study, f"data.{split}", name, left_out, must_exist=True)
+        for label, source in spec.evaluate.items():
+            for field, path in source.files().items():
+                yield from _inside(study, f"evaluate.{label}.{field}", path, left_out, must_exist=True)
         if spec.model is not None and spec.model.name not in TOY_MODELS:
             must_exist = spec.model.name.startswith(".")
             yield from _inside(study, "model.name", spec.model.name, left_out, must_exist=must_exist)

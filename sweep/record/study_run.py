@@ -263,6 +263,7 @@ def declared_plan(study: Study) -> dict[str, Any]:
     """What the study declares before data exist, as recorded."""
     return {
         "plan": study.analysis.model_dump(mode="json"),
+        "default_primary": list(study.default_primary),
         "baseline": study.baseline,
         "variants": list(study.variants),
         "search": None if study.searched_by is None else study.searched_by.model_dump(mode="json"),

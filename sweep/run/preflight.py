@@ -131,6 +131,8 @@ def _what(spec: TrainSpec, name: str) -> str:
         return f"model {spec.model.name} cannot be read here"
     if name == "data" and spec.data is not None:
         return f"data {spec.data.name or spec.data.train} cannot be read here"
+    if name.startswith("evaluate:"):
+        return f"test set {name.partition(':')[2]} cannot be read here"
     return f"{name.replace(':', ' ')} cannot be found here"
 
 

@@ -32,7 +32,7 @@ class Cell:
     variant_fields: tuple[str, ...] = ()
     """Flat spec fields that any variant of the study declares; they may differ inside a pair."""
     digests: Mapping[str, str]
-    """`data`, `model`, `module:<name>` -> digest."""
+    """`data`, `model`, `evaluate:<name>`, `module:<name>` -> digest."""
     unresolved: tuple[str, ...] = ()
     """Which digests could not be read here; the key is then provisional."""
     revision: int = 1
@@ -61,6 +61,9 @@ class Digests(Protocol):
     def model(self) -> str | None: ...  # noqa: D102
 
     @property
+    def evaluate(self) -> Mapping[str, str]: ...  # noqa: D102
+
+    @property
     def modules(self) -> Mapping[str, str]: ...  # noqa: D102
 
     @property
@@ -80,8 +83,9 @@ def content(spec: TrainSpec, digests: Mapping[str, str]) -> Content:
 
 
 def named_digests(found: Digests) -> dict[str, str]:
-    """`data`, `model`, `module:<name>` -> digest, for those that could be read."""
+    """`data`, `model`, `evaluate:<name>`, `module:<name>` -> digest, for those that could be read."""
     named = {"data": found.data, "model": found.model}
+    named |= {f"evaluate:{name}": digest for name, digest in found.evaluate.items()}
     named |= {f"module:{name}": digest for name, digest in found.modules.items()}
     return {name: digest for name, digest in named.items() if digest is not None}
 

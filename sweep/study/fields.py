@@ -28,6 +28,7 @@ from pydantic_core import PydanticCustomError
 from sweep.errors import StudyError
 from sweep.study.yaml_reader import MISSING, Document, FieldPath
 from trainables.spec import TRAINABLE_NAMES, DataSpec, LossSpec, ModelSpec
+from trainables.tasks import WrongSource, read_sources
 from trainables.training_fields import LIBRARY_NAMES, TRAINING_FIELDS, expected, validate_training
 
 MAX_SEEDS = 10_000
@@ -199,6 +200,20 @@ def _read_mapping(given: Any) -> Any:
     return given
 
 
+def _read_evaluate(given: Any) -> Any:
+    if given is None:
+        return {}
+    try:
+        sources = read_sources(given)
+    except WrongSource as error:
+        raise wrong(error.allowed, at=error.path, value=error.value) from None
+    return {name: source.model_dump(exclude_unset=True) for name, source in sources.items()}
+
+
+def _read_trained_dims(given: Any) -> Any:
+    return () if given == [] else _read_dims(given)
+
+
 def _read_dims(given: Any) -> Any:
     if not isinstance(given, list) or not given:
         raise wrong("expected a list of embedding sizes, such as [64, 128, 256]")
@@ -335,6 +350,14 @@ _DIMS_SCHEMA = {"type": "array", "items": {"type": "integer", "minimum": 1}, "mi
 Loss = Annotated[tuple[LossFields, ...], BeforeValidator(_read_loss), WithJsonSchema(_LOSS_SCHEMA)]  # type: ignore[valid-type]
 Training = Annotated[dict[str, Any], BeforeValidator(_read_training), WithJsonSchema(_training_schema())]
 Dims = Annotated[tuple[int, ...], BeforeValidator(_read_dims), WithJsonSchema(_DIMS_SCHEMA)]
+TrainedDims = Annotated[
+    tuple[int, ...], BeforeValidator(_read_trained_dims), WithJsonSchema({**_DIMS_SCHEMA, "minItems": 0})
+]
+Evaluate = Annotated[
+    dict[str, dict[str, Any]],
+    BeforeValidator(_read_evaluate),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "object"}}),
+]
 FreeMapping = Annotated[dict[str, Any], BeforeValidator(_read_mapping)]
 Seeds = Annotated[tuple[int, ...], BeforeValidator(_read_seeds), WithJsonSchema(_SEEDS_SCHEMA)]
 Label = Annotated[str, BeforeValidator(_read_label)]

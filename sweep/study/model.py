@@ -14,12 +14,14 @@ from sweep.study.fields import (
     Block,
     DataFields,
     Dims,
+    Evaluate,
     FreeMapping,
     Label,
     Loss,
     ModelFields,
     Seeds,
     TrainableName,
+    TrainedDims,
     Training,
     known_fields,
     read_labelled,
@@ -90,6 +92,11 @@ class Overrides(Block):
     """Arguments of the loss's constructor; goes with a single loss."""
     matryoshka_dims: Dims | None = None
     """Embedding sizes trained and evaluated."""
+    trained_dims: TrainedDims | None = None
+    """Sizes that the loss is applied at, where they are not those evaluated; `[]`: at the full size only, without
+    MatryoshkaLoss."""
+    evaluate: Evaluate | None = None
+    """Named test sets, beside the splits of `data`; endpoints begin with their names. Replaced as a whole."""
     training: Training | None = None
     """Fields of SentenceTransformerTrainingArguments, with the library's defaults."""
     options: FreeMapping | None = None

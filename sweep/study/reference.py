@@ -18,6 +18,7 @@ from analysis.plan import AnalysisPlan
 from sweep.study.model import Keep, Overrides, Resources, Settings, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy
 from trainables.spec import DataSpec, LossSpec, ModelSpec
+from trainables.tasks import TASKS, source_class
 from trainables.training_fields import LIBRARY_NAMES, TRAINING_FIELDS, expected
 
 REFERENCE = Path("docs/study-file.md")
@@ -53,8 +54,9 @@ _SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
 _RULES = """\
 ## Rules
 
-- A **variant** may override `trainable`, `model`, `data`, `loss`, `layout`, `loss_args`, `matryoshka_dims`, `training`
-  and `options`, with the nesting of the study file: `{training: {learning_rate: 1e-5}}`, `{model: {prompt: "q: "}}`.
+- A **variant** may override `trainable`, `model`, `data`, `loss`, `layout`, `loss_args`, `matryoshka_dims`,
+  `trained_dims`, `evaluate`, `training` and `options`, with the nesting of the study file:
+  `{training: {learning_rate: 1e-5}}`, `{model: {prompt: "q: "}}`.
   Two variants must not mean the same training.
 - **Settings** are the points of the grid and the named ones, without the study as it stands; `named: {base: {}}` adds
   that one. A grid names bare training fields, or `model.x`, `data.x`, `options.x`, `loss_args.x`; its points are
@@ -81,6 +83,8 @@ name: angle-mrl
 model: {name: cl-nagoya/ruri-v3-130m}
 data: {name: jsts}
 matryoshka_dims: [32, 64, 128, 256, 512]
+evaluate:
+  english: {task: sentence-pair, name: stsb-en}
 variants:
   chunked:     {loss: angle, layout: chunked}
   interleaved: {loss: angle, layout: interleaved}
@@ -94,6 +98,20 @@ settings:
   named: {other-data: {data: {name: stsb-en}}}
 resources: {cpus: 4, gpus: 1}
 analysis: {primary: [test/spearman_512], alpha: 0.05, margin: 0.002, stopping: fixed}
+```
+"""
+
+
+_EVALUATE = """\
+Test sets by name, beside the splits of `data` or (with `data: {splits: [train]}`) instead of them. The encoder is
+trained once; every distinct text is encoded once for all sets and sizes. An endpoint begins with the set's name:
+`english/spearman_64`. A name holds letters, digits, dots and hyphens.
+
+```yaml
+evaluate:
+  english:      {task: sentence-pair, name: stsb-en}
+  own:          {file: own.csv, label_range: [0, 5]}
+  last-columns: {name: stsb-en, take: last}
 ```
 """
 
@@ -148,6 +166,9 @@ def study_reference() -> str:
     ]
     for title, model, sentence in _SECTIONS:
         parts += [f"## {title}", sentence, _table(model)]
+    parts += ["## `evaluate`", _EVALUATE.rstrip()]
+    for name, task in TASKS.items():
+        parts += [f"### `task: {name}`", f"Scores {task.about}.", _table(source_class(name))]
     parts += [
         "## `training`",
         "Fields of SentenceTransformerTrainingArguments, with the library's defaults.",

@@ -18,6 +18,7 @@ from sweep.study.model import Keep, Overrides, Resources, StudyFile
 from sweep.study.search_block import SearchBlock, SearchedBy, check_search
 from sweep.study.yaml_reader import MISSING, Document, FieldPath, read_document
 from trainables.spec import BUILTIN_TRAINABLE, EVALUATION_SPLITS, TrainSpec
+from trainables.tasks import TASKS
 from trainables.training_fields import TRAINING_FIELDS
 
 MAX_CELLS = 100_000
@@ -60,11 +61,32 @@ class Study:
 
     @property
     def primary(self) -> tuple[str, ...]:
-        """Primary endpoints as declared, else the largest common size's test Spearman (empty: sizes are unknown)."""
-        if self.analysis.primary:
-            return self.analysis.primary
-        dims = self.common_dims
-        return (str(Endpoint("test/spearman", max(dims))),) if dims else ()
+        """Primary endpoints as declared, else the default one."""
+        return self.analysis.primary or self.default_primary
+
+    @property
+    def default_primary(self) -> tuple[str, ...]:
+        """What is primary where nothing is declared; empty where it depends on what the cells record.
+
+        The largest common size's test Spearman; where the data's test split is not scored, what the task of the first
+        named test set rests on.
+        """
+        dims, scored = self.common_dims, self.common_scores
+        if not dims:
+            return ()
+        named = [f"{name}/{TASKS[source.task].primary}" for name, source in self._first_spec.evaluate.items()]
+        metric = next((one for one in ("test/spearman", *named) if one in scored), None)
+        return () if metric is None else (str(Endpoint(metric, max(dims))),)
+
+    @property
+    def _first_spec(self) -> TrainSpec:
+        return next(iter(self.specs.values()))
+
+    @property
+    def common_scores(self) -> tuple[str, ...]:
+        """`split/statistic` of every score that the built-in trainable gives in every variant and setting."""
+        every = [_scores_of(spec) for spec in self.specs.values()]
+        return tuple(name for name in every[0] if all(name in one for one in every))
 
     @property
     def common_dims(self) -> tuple[int, ...]:
@@ -313,6 +335,14 @@ def _locate(path: FieldPath, layered: Sequence[Located]) -> FieldPath:
     return path
 
 
+def _scores_of(spec: TrainSpec) -> tuple[str, ...]:
+    own = EVALUATION_SPLITS if spec.data is None else spec.data.scored
+    return (
+        *(f"{split}/{name}" for split in own for name in CORRELATIONS),
+        *(f"{name}/{statistic}" for name, source in spec.evaluate.items() for statistic in source.statistics),
+    )
+
+
 def _check_identical(document: Document, study: Study) -> None:
     """Two cells with one meaning would be one cell recorded under two names."""
     first: dict[str, tuple[str, str]] = {}
@@ -368,8 +398,8 @@ def _check_endpoints(document: Document, study: Study) -> None:
         raise document.error(("analysis", "primary"), MISSING, allowed)
     for at, text in asked.items():
         endpoint = parse_endpoint(text)
-        if endpoint.split not in EVALUATION_SPLITS or endpoint.statistic not in CORRELATIONS:
-            known = ", ".join(f"{split}/{name}_DIM" for split in EVALUATION_SPLITS for name in CORRELATIONS)
+        if endpoint.metric not in study.common_scores:
+            known = ", ".join(f"{name}_DIM" for name in study.common_scores)
             raise document.error(at, text, f"expected one of {known}")
         if endpoint.dim not in study.common_dims:
             sizes = ", ".join(str(dim) for dim in study.common_dims) or "none"

@@ -20,8 +20,7 @@ def study_warnings(study: Study) -> list[str]:
         out += _fixed(study, comparisons)
     if not study.analysis.primary and comparisons:
         if study.primary:
-            largest = "the largest size's test Spearman"
-            out.append(f"no primary endpoint is named: {study.primary[0]} is primary ({largest})")
+            out.append(f"no primary endpoint is named: {study.primary[0]} is primary (the largest size's)")
         else:
             out.append("no primary endpoint is named: name one under analysis.primary, such as test/spearman_256")
     own_data = [spec.data for spec in study.specs.values() if spec.data is not None and spec.data.name is None]

@@ -58,7 +58,7 @@ class Block:
 
     @property
     def content(self) -> str:
-        """The text of the file that the reader is to write: a CSV file knows no comments, and its name is none of it."""
+        """The text of the file that the reader is to write; CSV knows no comments, so its name is no part of it."""
         return self.text.partition("\n")[2] if self.language == "csv" else self.text
 
     def commands(self) -> list[str]:

@@ -47,8 +47,12 @@ _loaded: OrderedDict[tuple[str, ...], Pairs] = OrderedDict()
 
 
 def splits_of(spec: TrainSpec) -> tuple[Split, ...]:
-    """The splits that the spec's data have."""
+    """The splits that the spec's data have, of those it uses."""
     data = _data(spec)
+    return tuple(split for split in _present(data) if split == "train" or split in data.scored)
+
+
+def _present(data: DataSpec) -> tuple[Split, ...]:
     if data.name in PINNED or data.name == "toy":
         return ("train", "validation", "test")
     if data.name is None:

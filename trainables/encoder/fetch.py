@@ -21,7 +21,7 @@ _NOT_NEEDED: Final = ("onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.
 
 
 def pinned(spec: TrainSpec, digests: Mapping[str, str]) -> TrainSpec:
-    """The spec with its hub model and dataset at the commits that a cell's digests name.
+    """The spec with its hub model and datasets at the commits that a cell's digests name.
 
     A branch may move between two machines' downloads; a commit does not.
     """
@@ -30,6 +30,12 @@ def pinned(spec: TrainSpec, digests: Mapping[str, str]) -> TrainSpec:
         commit = digests.get(field, "")
         if named is not None and named.name not in (None, *BUILTIN_DATA) and _COMMIT.match(commit):
             changed[field] = named.model_copy(update={"revision": commit})
+    commits = {name: digests.get(f"evaluate:{name}", "") for name in spec.evaluate}
+    if any(_COMMIT.match(commit) for commit in commits.values()):
+        changed["evaluate"] = {
+            name: source.at_commit(commits[name]) if _COMMIT.match(commits[name]) else source
+            for name, source in spec.evaluate.items()
+        }
     return spec.model_copy(update=changed) if changed else spec
 
 

@@ -90,14 +90,14 @@ def _load(path: str, spec: TrainSpec) -> SentenceTransformer:
     if spec.model.max_seq_length is not None:
         model.max_seq_length = spec.model.max_seq_length
     size = model.get_embedding_dimension()
-    largest = max(spec.matryoshka_dims)
-    if size is not None and largest > size:
-        raise InputError(
-            where=f"model {spec.model.name}",
-            field="matryoshka_dims",
-            value=largest,
-            allowed=f"the model gives {size} dimensions",
-        )
+    for field, dims in (("matryoshka_dims", spec.matryoshka_dims), ("trained_dims", spec.trained_dims or ())):
+        if size is not None and dims and max(dims) > size:
+            raise InputError(
+                where=f"model {spec.model.name}",
+                field=field,
+                value=max(dims),
+                allowed=f"the model gives {size} dimensions",
+            )
     return model
 
 

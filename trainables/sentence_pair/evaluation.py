@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trainables.errors import CollapsedModel, NonFiniteScore
+from trainables.evaluation import Array, Embeddings, Text, evaluate_sets, open_test_sets
 from trainables.spec import Predictions, TrainSpec
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from trainables.data.load import Pairs
     from trainables.sentence_pair.tokens import TokenCache
 
-Array = np.ndarray[Any, np.dtype[Any]]
 SENTENCES_AT_ONCE = 64
 """Sentences of similar length that are encoded together."""
 EVALUATOR_BATCH = 16
@@ -85,6 +85,7 @@ def evaluate(
     tokens: TokenCache | None = None,
     prompt: str | None = None,
     length_aware: bool = True,
+    into: Embeddings | None = None,
 ) -> dict[str, Predictions]:
     """Encode the distinct sentences of all splits once, longest first, and compare them at every dim.
 
@@ -95,7 +96,10 @@ def evaluate(
         tokens: Kept tokens of all these sentences; None: the model tokenises them itself.
         prompt: Text put before every sentence.
         length_aware: False: encode each column as the library's evaluators do, so that padding and bits are theirs.
+        into: Gets the embeddings of the distinct sentences, for test sets that share some.
     """
+    if not pairs:
+        return {}
     if not length_aware:
         out = {}
         for split, one in pairs.items():
@@ -113,6 +117,8 @@ def evaluate(
         vectors = model.encode(list(where), prompt=prompt, batch_size=SENTENCES_AT_ONCE, show_progress_bar=False)
     else:
         vectors = _encode(model, list(where), tokens)
+    if into is not None:
+        into.put((Text(sentence, prompt) for sentence in where), vectors)
     out = {}
     for split, one in pairs.items():
         first = vectors[[where[sentence] for sentence in one.sentence1]]
@@ -143,14 +149,24 @@ def _encode(model: SentenceTransformer, sentences: Sequence[str], tokens: TokenC
     return vectors
 
 
+def library_encoder(model: SentenceTransformer) -> Embeddings:
+    """Embeddings by the model's own `encode`, in its evaluation mode."""
+
+    def encode(texts: Sequence[str], prompt: str | None) -> Array:
+        found: Array = model.encode(list(texts), prompt=prompt, batch_size=SENTENCES_AT_ONCE, show_progress_bar=False)
+        return found
+
+    return Embeddings(encode)
+
+
 def untrained_scores(spec: TrainSpec) -> dict[str, float]:
     """Scores of an encoder as it stands before a study trains it: what learning is measured from.
 
     Args:
-        spec: Whose model, data and dims are used; its seed fixes layers that the stored model lacks.
+        spec: Whose model, data, test sets and dims are used; its seed fixes layers that the stored model lacks.
 
     Returns:
-        `test/spearman_dim` and `test/pearson_dim` for every dim of the spec.
+        `test/spearman_dim` and `test/pearson_dim`, and what each named test set gives, for every dim of the spec.
 
     Raises:
         InputError: data or model do not fit.
@@ -163,8 +179,15 @@ def untrained_scores(spec: TrainSpec) -> dict[str, float]:
     from trainables.encoder.models import load_model
 
     assert spec.model is not None
+    assert spec.data is not None
     with runtime.isolated():
-        pairs = {"test": load_split(spec, "test")}
+        pairs = {"test": load_split(spec, "test")} if "test" in spec.data.scored else {}
+        sets = open_test_sets(spec)
         set_seed(spec.seed)
-        predictions = evaluate(load_model(spec).model, pairs, spec.matryoshka_dims, prompt=spec.model.prompt)
-        return correlations("test", predictions["test"])
+        model = load_model(spec).model
+        embeddings = library_encoder(model)
+        own = evaluate(model, pairs, spec.matryoshka_dims, prompt=spec.model.prompt, into=embeddings)
+        scores = {name: value for split, one in own.items() for name, value in correlations(split, one).items()}
+        for one in evaluate_sets(sets, spec, embeddings).values():
+            scores.update(one.scores)
+        return scores

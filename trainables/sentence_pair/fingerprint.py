@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 
@@ -20,9 +20,6 @@ from analysis.schema import (
     FINGERPRINT_THREADS,
 )
 from trainables.runtime import instruction_set
-
-if TYPE_CHECKING:
-    from trainables.data.load import Pairs
 
 _SOFTWARE: Final = ("torch", "transformers", "sentence-transformers", "tokenizers", "accelerate", "numpy", "scipy")
 
@@ -46,9 +43,9 @@ def order_digest(ids: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def data_digest(pairs: dict[str, Pairs]) -> str:
-    """sha256 over the digests of all splits."""
-    text = "\n".join(f"{split} {one.digest}" for split, one in sorted(pairs.items()))
+def data_digest(digests: Mapping[str, str]) -> str:
+    """sha256 over the digests of all splits and named test sets."""
+    text = "\n".join(f"{split} {digest}" for split, digest in sorted(digests.items()))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

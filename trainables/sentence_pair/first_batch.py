@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, Final
 
 import torch
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from transformers import set_seed
@@ -197,7 +198,7 @@ class _Watch(TorchFunctionMode):
     @contextmanager
     def on_terms(self, whole: nn.Module) -> Iterator[None]:
         """Inside, each term's results are looked at."""
-        inner: Any = whole.loss
+        inner: Any = whole.loss if isinstance(whole, MatryoshkaLoss) else whole
         terms: list[Any] = list(inner.terms) if isinstance(inner, WeightedSum) else [inner]
         handles: list[Any] = []
         for spec, term in zip(self.spec.loss, terms, strict=True):

@@ -221,7 +221,7 @@ def uses_embeddings_only(loss: nn.Module) -> bool:
 
 
 def build_loss(model: SentenceTransformer, spec: TrainSpec) -> nn.Module:
-    """The spec's loss inside MatryoshkaLoss.
+    """The spec's loss inside MatryoshkaLoss; by itself where it is trained at the full size alone.
 
     Raises:
         InputError: an unknown loss, one that takes no graded pairs, or arguments that do not fit.
@@ -229,12 +229,13 @@ def build_loss(model: SentenceTransformer, spec: TrainSpec) -> nn.Module:
     terms = [_build_term(model, term, spec) for term in spec.loss]
     single = len(terms) == 1 and spec.loss[0].weight == 1.0
     inner = terms[0] if single else WeightedSum(model, terms, [term.weight for term in spec.loss])
+    if not spec.loss_dims:
+        return inner
     try:
-        return library.MatryoshkaLoss(model, inner, list(spec.matryoshka_dims))
+        return library.MatryoshkaLoss(model, inner, list(spec.loss_dims))
     except ValueError as error:
-        raise InputError(
-            where="study", field="matryoshka_dims", value=list(spec.matryoshka_dims), allowed=str(error)
-        ) from None
+        field = "matryoshka_dims" if spec.trained_dims is None else "trained_dims"
+        raise InputError(where="study", field=field, value=list(spec.loss_dims), allowed=str(error)) from None
 
 
 def check_losses(spec: TrainSpec) -> None:
@@ -245,6 +246,6 @@ def check_losses(spec: TrainSpec) -> None:
     """
     from sentence_transformers.sentence_transformer.modules import Dense
 
-    size = max(spec.matryoshka_dims)
+    size = max((*spec.matryoshka_dims, *spec.loss_dims))
     model = SentenceTransformer(modules=[Dense(in_features=2, out_features=size)], device="cpu")
     build_loss(model, spec)

@@ -22,9 +22,10 @@ from trainables import runtime
 from trainables.data.load import Pairs, load_split, splits_of
 from trainables.encoder.models import LoadedModel, layer_count, load_model, parameters_per_token, save_model
 from trainables.errors import OutOfGpuMemory
+from trainables.evaluation import evaluate_sets, open_test_sets
 from trainables.sentence_pair import fingerprint
 from trainables.sentence_pair.agreement import disagreement
-from trainables.sentence_pair.evaluation import correlations, evaluate
+from trainables.sentence_pair.evaluation import correlations, evaluate, library_encoder
 from trainables.sentence_pair.losses import build_loss, uses_embeddings_only
 from trainables.sentence_pair.options import SentencePairOptions, sentence_pair_options
 from trainables.sentence_pair.slices import overhead_tokens
@@ -43,7 +44,7 @@ CURVE_POINTS = 200
 
 
 def train(spec: TrainSpec, report: Report) -> TrainResult:
-    """Train on the train split, evaluate the final state on validation and test.
+    """Train on the train split, evaluate the final state on validation, test and every named test set.
 
     Equal specs give bit-equal scores on the same kind of device, in a fresh process or a reused one.
 
@@ -75,6 +76,7 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
     if options.deterministic:
         torch.use_deterministic_algorithms(True)
     pairs: dict[str, Pairs] = {split: load_split(spec, split) for split in splits_of(spec)}
+    sets = open_test_sets(spec)
     set_seed(spec.seed)
     loaded = load_model(spec)
     initial_weights = fingerprint.weights_digest(loaded.model)
@@ -91,8 +93,9 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
     trainer.accelerator.free_memory()
     del trainer
     evaluated = time.perf_counter()
-    held_out = {split: pairs[split] for split in EVALUATION_SPLITS if split in pairs}
+    held_out: dict[str, Pairs] = {split: pairs[split] for split in EVALUATION_SPLITS if split in pairs}
     report(Progress(phase="evaluate"))
+    embeddings = library_encoder(loaded.model)
     predictions = evaluate(
         loaded.model,
         held_out,
@@ -100,11 +103,20 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
         tokens=tokens,
         prompt=spec.model.prompt,
         length_aware=options.length_aware,
+        into=embeddings,
     )
     scores: dict[str, float] = {}
     for split, one in predictions.items():
         scores.update(correlations(split, one))
+
+    def tell(done: int, total: int) -> None:
+        report(Progress(phase="evaluate", step=done, total_steps=total))
+
+    for name, scored in evaluate_sets(sets, spec, embeddings, on_progress=tell).items():
+        scores.update(scored.scores)
+        predictions[name] = scored.predictions
     ended = time.perf_counter()
+    named = {name: one.record.digest for name, one in sets.items()}
     report(Progress(phase="evaluate", step=1, total_steps=1))
     return TrainResult(
         scores=scores,
@@ -112,19 +124,23 @@ def _train(spec: TrainSpec, options: SentencePairOptions, report: Report) -> Tra
         fingerprint={
             FINGERPRINT_INITIAL_WEIGHTS: initial_weights,
             FINGERPRINT_EXAMPLE_ORDER: fingerprint.order_digest(pairs["train"].ids[row] for row in consumed),
-            FINGERPRINT_DATA: fingerprint.data_digest(pairs),
+            FINGERPRINT_DATA: fingerprint.data_digest({split: one.digest for split, one in pairs.items()} | named),
             **fingerprint.environment(_number_type(spec), deterministic=options.deterministic),
         },
         times={"load_s": trained - started, "train_s": evaluated - trained, "eval_s": ended - evaluated},
         memory_peak_mb=runtime.peak_memory_mb(),
         loss_curve=_thinned(curve),
-        datasets=tuple(
-            DatasetRecord(split=split, source=one.source, digest=one.digest, rows=len(one))
-            for split, one in pairs.items()
+        datasets=(
+            *(
+                DatasetRecord(split=split, source=one.source, digest=one.digest, rows=len(one))
+                for split, one in pairs.items()
+            ),
+            *(one.record for one in sets.values()),
         ),
         notes=(
             *_unknown_tokens(tokens, pairs),
-            *(note for one in pairs.values() for note in one.notes),
+            *(note for split in pairs.values() for note in split.notes),
+            *(note for test_set in sets.values() for note in test_set.notes),
             *loaded.notes,
             *fallback,
             *silent,

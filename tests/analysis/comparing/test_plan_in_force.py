@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from analysis.comparing.plan_in_force import file_differences
 from analysis.comparing.study import compare
 from analysis.plan import AnalysisPlan
+from analysis.results.parquet import read_archive, write_archive
 from tests.analysis.studies import study
 
 FAIR: dict[str, Any] = {"split": "validation", "seeds": [100], "budget": {"a": 4, "b": 4}}
@@ -103,3 +105,16 @@ def test_without_a_recorded_plan_nothing_differs(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(AS_DECLARED)
     assert file_differences(path, None) == []
+
+
+def test_the_default_primary_is_the_one_the_study_recorded(tmp_path: Path) -> None:
+    """Not the one that the scores alone would suggest; it lasts through an export."""
+    scores = {v: {e: [0.1, 0.2] for e in ("aset/pearson_8", "jsquad/ndcg10_64", "jsquad/ndcg10_8")} for v in "ab"}
+    for told, expected in (((), "aset/pearson_8"), (("jsquad/ndcg10_64",), "jsquad/ndcg10_64")):
+        results = dataclasses.replace(study(scores), default_primary=told)
+        write_archive(results, tmp_path / "results.parquet", [])
+        for found in (results, read_archive(tmp_path / "results.parquet")):
+            rng = np.random.default_rng(0)
+            used = compare(found, plan=None, baseline=None, allow_unverified=False, rng=rng).plan
+            assert used.primary == (expected,)
+            assert used.default_primary

@@ -21,6 +21,7 @@ from trainables.spec import TrainSpec
 class Known:
     data: str | None = None
     model: str | None = None
+    evaluate: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
     unresolved: tuple[str, ...] = ()
 
@@ -106,11 +107,18 @@ def test_the_folder_does_not_change_a_cell(tmp_path: Path) -> None:
 
 
 def test_digests_are_part_of_the_key_and_not_of_the_spec_key(tmp_path: Path) -> None:
-    known = [Known(), Known(data="1"), Known(data="2"), Known(model="1"), Known(modules={"mine": "1"})]
+    known = [
+        Known(),
+        Known(data="1"),
+        Known(data="2"),
+        Known(model="1"),
+        Known(evaluate={"set": "1"}),
+        Known(modules={"mine": "1"}),
+    ]
     found = [cells(tmp_path, toy(), one)[0] for one in known]
     assert len({cell.key for cell in found}) == len(known)
     assert len({cell.spec_key for cell in found}) == 1
-    assert found[4].digests == {"module:mine": "1"}
+    assert found[5].digests == {"module:mine": "1"}
 
 
 def test_key_against_its_definition() -> None:

@@ -40,6 +40,27 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "training field bare at the top": (toy(batch_size=8), "batch_size", "8", "it goes under `training:"),
     "seeds in a variant": (toy(variants={"a": {"loss": "angle", "seeds": 3}}), "variants.a.seeds", "3", "no such"),
+    "evaluate a list": (toy(evaluate=["stsb-en"]), "evaluate", "['stsb-en']", "a mapping of names and test sets"),
+    "evaluate of no task": (
+        toy(evaluate={"a": {"task": "search", "name": "toy"}}), "evaluate.a.task", "'search'", "expected one of",
+    ),
+    "evaluate without a place": (toy(evaluate={"a": {}}), "evaluate.a", "{}", "either name:"),
+    "evaluate in a variant": (
+        toy(variants={"a": {"loss": "angle"}, "b": {"loss": "angle", "evaluate": {"a": {"nam": "toy"}}}}),
+        "variants.b.evaluate.a.nam", "'toy'", "did you mean 'name'?",
+    ),
+    "primary of a set that is not there": (
+        toy(evaluate={"a": {"name": "toy"}}, analysis={"primary": ["b/spearman_64"]}),
+        "analysis.primary[0]", "'b/spearman_64'", "a/spearman_DIM, a/pearson_DIM",
+    ),
+    "primary of a split that is not scored": (
+        toy(data={"name": "toy", "splits": ["train"]}, evaluate={"a": {"name": "toy"}}),
+        "analysis.primary[0]", "'test/spearman_64'", "expected one of a/spearman_DIM",
+    ),
+    "nothing scored": (toy(data={"name": "toy", "splits": ["train"]}), "evaluate", "", "nothing would be scored"),
+    "splits without train": (toy(data={"name": "toy", "splits": ["test"]}), "data.splits", "['test']", "train must be"),
+    "trained size twice": (toy(trained_dims=[8, 8]), "trained_dims[1]", "8", "listed twice"),
+    "trained size odd": (toy(trained_dims=[7]), "trained_dims", "[7]", "7 is odd"),
     "baseline unknown": (toy(baseline="c"), "baseline", "'c'", "expected one of the variants: a, b"),
     "baseline misspelt": (
         toy(variants={"chunked": {"loss": "angle"}, "b": {"loss": "cosent"}}, baseline="chunkd"),
